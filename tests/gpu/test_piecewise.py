@@ -105,7 +105,7 @@ def test_random_numbers_after_a_capture_that_broke() -> None:
     first = _random(4)
     torch.manual_seed(3)
     assert torch.equal(_random(4), first)
-    graph, made = record(lambda: x * 2, device, torch.cuda.graph_pool_handle())
+    graph, made, _ = record(lambda: x * 2, device, torch.cuda.graph_pool_handle())
     graph.replay()
     assert torch.equal(made, x * 2)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
-__all__ = ["Row", "again", "clone", "known", "leaf", "part"]
+__all__ = ["Row", "again", "clone", "copied_out", "known", "leaf", "part"]
 
 Row = tuple[int, int, Any, tuple[int, ...], tuple[int, ...]]
 """The kind, by the number that it has there; a place; an object; places of sizes and of strides among the numbers."""
@@ -37,3 +38,8 @@ def part(place: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Row:
 def again(number: int) -> Row:
     """The very result with a lower number."""
     return _AGAIN, number, None, (), ()
+
+
+def copied_out(rows: Iterable[Row], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What results are copied from, of the tensors that a replay answers: each once for each result."""
+    return [tensors[row[1]] for row in rows if row[0] == _PART]

@@ -15,13 +15,13 @@ import torch
 from symshape import events
 from symshape.graph.program import Program
 from symshape.runtime.padding.planning import Plan, rows_of
-from symshape.runtime.padding.result_rows import Row
+from symshape.runtime.padding.result_rows import Row, copied_out
 from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.padding.wide_copies import may_gain, widened
 from symshape.runtime.runners.artefacts import Artefacts
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.bucket_memory import Memory, Share
-from symshape.runtime.runners.capture import CaptureFailed, Recording, Replay, captured
+from symshape.runtime.runners.capture import CaptureFailed, Inside, Recording, Replay, captured
 from symshape.runtime.runners.fusion import running
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Compiled, Kernels
@@ -77,7 +77,7 @@ class Bucket:
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
-        self.made, self._modes = made, program.modes
+        self.made, self._modes, self._draws = made, program.modes, program.graph.uses_randomness
         self._padded = made.padded
         self._results = made.results
         self._numbers = made.results.numbers
@@ -322,24 +322,23 @@ class Bucket:
     def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
         inputs = [(self._positions[place], self._memory.buffers[place]) for place in self._moving]
         replay = recording.replay if recording.launch is None else recording.launch
-        found: Launch | None = launcher(
-            *(replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes), device=self.sizes.device
-        )
+        given = (replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes)
+        found: Launch | None = launcher(*given, device=self.sizes.device, copies=recording.copies)
         self._rows = rows if found is not None else None  # not asked for again
         return found
 
-    def _recorded(self, run: Replay, why: str) -> Recording:
+    def _recorded(self, run: Replay, why: str, memory: Memory | None = None) -> Recording:
         start = time.perf_counter()
-        device = self.sizes.device
-        recording = captured(with_autocast_off(run, self._modes), device, self._pool, lent=self._lent)
+        device, buffers = self.sizes.device, [(memory or self._memory).buffers[place] for place in self._moving]
+        inside = None if self._rows is None else Inside(buffers, partial(copied_out, self._rows), self._draws)
+        recording = captured(with_autocast_off(run, self._modes), device, self._pool, lent=self._lent, inside=inside)
         self.captures += 1
         self.milliseconds = (time.perf_counter() - start) * 1e3
         if device.type == "cuda":
             events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
         how = "as a CUDA graph" if device.type == "cuda" else "op by op on its buffers"
-        self._note(
-            "captured", sizes=self.words, text=", ".join(filter(None, (how, why))), milliseconds=self.milliseconds
-        )
+        told = ", ".join(filter(None, (how, why)))
+        self._note("captured", sizes=self.words, text=told, milliseconds=self.milliseconds)
         return recording
 
     def _found(self, kernels: Kernels) -> tuple[Compiled, Memory] | None:
@@ -362,7 +361,7 @@ class Bucket:
 
     def _with_inductors(self, kernels: Kernels, compiled: Compiled, memory: Memory) -> Recording | None:
         try:
-            return self._recorded(compiled, "with Inductor's kernels")
+            return self._recorded(compiled, "with Inductor's kernels", memory)
         except CaptureFailed as error:
             kernels.fail(error)
             return None

@@ -6,6 +6,8 @@
    that the processor has long forgotten when a call comes. It answers None, with nothing done, for whatever is out of
    the ordinary: Python's way serves then.
 
+   Where the graph has nodes that copy (compiled_copies.h), what is one piece of memory on both sides is left to them.
+
    setup.py builds this against the torch that is installed, and `TORCH` says which: it is used with no other. No header
    of CUDA is needed: the replay is a Python callable. */
 
@@ -23,12 +25,17 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "compiled_copies.h"
+
 #include <cstddef>
 #include <exception>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace {
+
+using symshape::Copies;
 
 constexpr size_t WIDE = sizeof(int64_t);
 constexpr size_t FEW = 3;  // sizes that are filled in one by one, as in true_sizes.py
@@ -42,12 +49,14 @@ struct Result {
     PyObject *object;  // KNOWN: itself, borrowed from the tuple of results
     at::Tensor tensor;  // CLONE: what is copied
     std::vector<size_t> sizes, strides;  // PART: places among the numbers
+    long node = -1;  // among the graph's copies
 };
 
 struct Input {
     size_t position;
     at::Tensor buffer;
     bool large;  // what is copied to it may gain by wider elements
+    long node;  // among the graph's copies; -1 for none
 };
 
 struct Lifted {
@@ -72,6 +81,7 @@ struct Plan {
 struct Launch {
     PyObject_HEAD
     PyObject *replay, *true_sizes, *lifted, *results;
+    Copies *copies;  // of the graph; or null
     Plan *plan;
     vectorcallfunc call;
 };
@@ -151,6 +161,30 @@ bool same_addresses(Plan &plan, const std::vector<at::Tensor> &sources)
     return same;
 }
 
+/* Whether a tensor fills one piece of memory, and another one has its elements in the same order. */
+bool is_one_piece(const at::Tensor &tensor, c10::IntArrayRef strides)
+{
+    if (!tensor.is_non_overlapping_and_dense())
+        return false;
+    const auto sizes = tensor.sizes(), own = tensor.strides();
+    for (size_t d = 0; d < sizes.size(); d++)
+        if (sizes[d] != 1 && own[d] != strides[d])
+            return false;
+    return true;
+}
+
+bool overlap(const void *one, const void *other, size_t bytes)
+{
+    const auto a = reinterpret_cast<uintptr_t>(one), b = reinterpret_cast<uintptr_t>(other);
+    return a < b + bytes && b < a + bytes;
+}
+
+/* A call's own result, and whether it has its data, or will have it once the graph has run. */
+struct Made {
+    at::Tensor tensor;
+    bool filled = false;
+};
+
 /* One call: what it needs is looked at first, and nothing is done where something is out of the ordinary. */
 struct Call {
     Plan &plan;
@@ -221,21 +255,40 @@ struct Call {
         return known;
     }
 
-    void copy()
+    /* Whether the graph copies this input itself. */
+    bool is_given(Copies *copies, size_t i) const
     {
-        std::vector<at::Tensor> targets;
+        const Input &input = plan.inputs[i];
+        const at::Tensor &source = sources[i];
+        if (!copies || input.node < 0)
+            return false;
+        const void *from = source.const_data_ptr();
+        void *to = input.buffer.data_ptr();
+        if (is_one_piece(source, input.buffer.strides()) && !overlap(from, to, source.nbytes()))
+            return copies->give(input.node, from, to, source.nbytes());
+        copies->turn_off(input.node);
+        return false;
+    }
+
+    void copy(Copies *copies)
+    {
+        std::vector<at::Tensor> targets, given;
         targets.reserve(sources.size());
+        given.reserve(sources.size());
         for (size_t i = 0; i < sources.size(); i++) {
+            if (is_given(copies, i))
+                continue;
             const at::Tensor &buffer = plan.inputs[i].buffer, &source = sources[i];
             targets.push_back(source.sizes() == buffer.sizes() ? buffer
                                                                : at::as_strided(buffer, source.sizes(), buffer.strides()));
+            given.push_back(source);
             if (plan.inputs[i].large && source.nbytes() >= plan.least)
-                widen(targets[i], sources[i]);
+                widen(targets.back(), given.back());
         }
         if (targets.size() == 1)
-            targets[0].copy_(sources[0]);
+            targets[0].copy_(given[0]);
         else if (!targets.empty())
-            at::_foreach_copy_(targets, sources);
+            at::_foreach_copy_(targets, given);
     }
 
     void write() const
@@ -251,30 +304,70 @@ struct Call {
         at::_foreach_add_(plan.each, differences);
     }
 
-    /* Copies for the caller, one for each result that is computed. */
-    std::vector<at::Tensor> made(const std::vector<at::Tensor> &tensors) const
+    /* The memory of a call's own results that the graph might copy itself: before it is launched. */
+    std::vector<Made> given(Copies *copies) const
     {
-        std::vector<at::Tensor> found;
+        std::vector<Made> found(plan.results.size());
         const int64_t *next = integers.data();
-        for (const Result &each : plan.results) {
-            if (each.kind == Kind::CLONE)
-                found.push_back(at::clone(each.tensor));
-            if (each.kind != Kind::PART)
+        for (size_t i = 0; i < plan.results.size(); i++) {
+            const Result &each = plan.results[i];
+            c10::IntArrayRef sizes, strides;
+            if (each.kind == Kind::PART)
+                std::tie(sizes, strides) = shape(each, next);
+            if (!copies || each.node < 0)
                 continue;
-            const at::Tensor &tensor = tensors.at(each.place);
-            const c10::IntArrayRef sizes(next, each.sizes.size()), strides(next + sizes.size(), each.strides.size());
-            next += sizes.size() + strides.size();
-            TORCH_CHECK(tensor.dim() == static_cast<int64_t>(sizes.size()), "a result has other dimensions");
-            for (size_t d = 0; d < sizes.size(); d++)
-                TORCH_CHECK(sizes[d] <= tensor.size(d), "a result is larger than what was computed");
-            found.push_back(at::empty_strided(sizes, strides, tensor.options()));
-            at::Tensor target = found.back();
-            at::Tensor source = tensor.sizes() == sizes ? tensor : at::as_strided(tensor, sizes, tensor.strides());
-            if (plan.least && source.nbytes() >= plan.least)
-                widen(target, source);
-            target.copy_(source);
+            const at::Tensor &tensor = each.kind == Kind::PART ? plan.tensors[each.place] : each.tensor;
+            if (each.kind == Kind::CLONE)
+                std::tie(sizes, strides) = std::pair(tensor.sizes(), tensor.strides());
+            const at::Tensor &made = found[i].tensor = own(tensor, sizes, strides);
+            if (made.numel() && is_one_piece(made, tensor.strides()))
+                found[i].filled = copies->give(each.node, tensor.const_data_ptr(), made.data_ptr(), made.nbytes());
+            else
+                copies->turn_off(each.node);
         }
         return found;
+    }
+
+    /* Copies for the caller, one for each result that is computed. */
+    void make(const std::vector<at::Tensor> &tensors, std::vector<Made> &found) const
+    {
+        const int64_t *next = integers.data();
+        for (size_t i = 0; i < plan.results.size(); i++) {
+            const Result &each = plan.results[i];
+            at::Tensor &target = found[i].tensor;
+            if (each.kind == Kind::CLONE && !found[i].filled)
+                target = at::clone(each.tensor);
+            if (each.kind != Kind::PART)
+                continue;
+            const auto [sizes, strides] = shape(each, next);
+            if (found[i].filled)
+                continue;
+            const at::Tensor &tensor = tensors.at(each.place);
+            if (!target.defined())
+                target = own(tensor, sizes, strides);
+            at::Tensor source = tensor.sizes() == sizes ? tensor : at::as_strided(tensor, sizes, tensor.strides());
+            at::Tensor wide = target;
+            if (plan.least && source.nbytes() >= plan.least)
+                widen(wide, source);
+            wide.copy_(source);
+        }
+    }
+
+    /* The sizes and the strides of a part, which begin at `next`, which goes on. */
+    static std::pair<c10::IntArrayRef, c10::IntArrayRef> shape(const Result &part, const int64_t *&next)
+    {
+        const c10::IntArrayRef sizes(next, part.sizes.size()), strides(next + sizes.size(), part.strides.size());
+        next += sizes.size() + strides.size();
+        return {sizes, strides};
+    }
+
+    /* Memory for the first part of a tensor. */
+    static at::Tensor own(const at::Tensor &tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides)
+    {
+        TORCH_CHECK(tensor.dim() == static_cast<int64_t>(sizes.size()), "a result has other dimensions");
+        for (size_t d = 0; d < sizes.size(); d++)
+            TORCH_CHECK(sizes[d] <= tensor.size(d), "a result is larger than what was computed");
+        return at::empty_strided(sizes, strides, tensor.options());
     }
 };
 
@@ -293,10 +386,9 @@ bool unpack(PyObject *answer, std::vector<at::Tensor> &tensors)
 }
 
 /* A new list of the results of a call. */
-PyObject *listed(const Plan &plan, PyObject *const *leaves, const std::vector<at::Tensor> &made)
+PyObject *listed(const Plan &plan, PyObject *const *leaves, const std::vector<Made> &made)
 {
     PyObject *list = PyList_New(plan.results.size());
-    size_t next = 0;
     for (size_t i = 0; list && i < plan.results.size(); i++) {
         const Result &each = plan.results[i];
         PyObject *found = nullptr;
@@ -305,7 +397,7 @@ PyObject *listed(const Plan &plan, PyObject *const *leaves, const std::vector<at
         case Kind::LEAF: found = Py_NewRef(leaves[each.place]); break;
         case Kind::AGAIN: found = Py_NewRef(PyList_GET_ITEM(list, each.place)); break;
         case Kind::CLONE:
-        case Kind::PART: found = THPVariable_Wrap(made[next++]); break;
+        case Kind::PART: found = THPVariable_Wrap(made[i].tensor); break;
         }
         if (!found)
             Py_CLEAR(list);
@@ -365,27 +457,39 @@ PyObject *run(Launch *self, PyObject *const *leaves, Py_ssize_t count, PyObject 
     if (!is_ordinary(self, call, leaves, count, numbers))
         Py_RETURN_NONE;
     const c10::AutoGradMode no_gradients(false);
+    Copies *copies = self->copies;
+    if (copies && copies->user != self) {  // what another one had copied
+        copies->turn_off_all();
+        copies->user = self;
+    }
     {
         WithoutGil others;
         at::AutoDispatchBelowADInplaceOrView below;
-        call.copy();
+        call.copy(copies);
     }
     if (!write_sizes(self, call))
         return nullptr;
-    PyObject *answer = PyObject_CallNoArgs(self->replay);
+    std::vector<at::Tensor> answered;
+    std::vector<Made> made;
+    bool launched = false;
+    {
+        WithoutGil others;
+        at::AutoDispatchBelowADInplaceOrView below;
+        made = call.given(copies);
+        launched = copies && copies->launch();
+    }
+    PyObject *answer = launched ? Py_NewRef(Py_None) : PyObject_CallNoArgs(self->replay);
     if (!answer)
         return nullptr;
-    std::vector<at::Tensor> answered;
     const bool answers = call.plan.answers;
     if (answers && !unpack(answer, answered)) {
         Py_DECREF(answer);
         return nullptr;
     }
-    std::vector<at::Tensor> made;
     try {
         WithoutGil others;
         at::AutoDispatchBelowADInplaceOrView below;
-        made = call.made(answers ? answered : call.plan.tensors);
+        call.make(answers ? answered : call.plan.tensors, made);
     } catch (...) {
         Py_DECREF(answer);
         throw;
@@ -452,7 +556,7 @@ bool read_results(PyObject *tuple, std::vector<Result> &results)
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, i), "lnOO!O!", &kind, &place, &object, &PyTuple_Type, &sizes,
                               &PyTuple_Type, &strides))
             return false;
-        Result made{static_cast<Kind>(kind), static_cast<size_t>(place), object, {}, {}, {}};
+        Result made{static_cast<Kind>(kind), static_cast<size_t>(place), object, {}, {}, {}, -1};
         if (made.kind == Kind::CLONE)
             made.tensor = THPVariable_Unpack(object);
         if (!read_places(sizes, made.sizes) || !read_places(strides, made.strides))
@@ -460,6 +564,20 @@ bool read_results(PyObject *tuple, std::vector<Result> &results)
         results.push_back(std::move(made));
     }
     return true;
+}
+
+/* Notes which of the graph's copies are those of which inputs and results. */
+void find_nodes(Plan &plan, const Copies &copies)
+{
+    std::vector<bool> taken(copies.size());
+    for (Input &input : plan.inputs)
+        input.node = copies.find(input.buffer.const_data_ptr(), taken);
+    for (Result &result : plan.results) {
+        if (result.kind == Kind::CLONE)
+            result.node = copies.find(result.tensor.const_data_ptr(), taken);
+        if (result.kind == Kind::PART && !plan.answers)
+            result.node = copies.find(plan.tensors.at(result.place).const_data_ptr(), taken);
+    }
 }
 
 /* Reads what the constructor was given into the plan. */
@@ -473,9 +591,11 @@ bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *eac
         !read_results(self->results, plan.results))
         return false;
     for (size_t i = 0; i < at.size(); i++)
-        plan.inputs.push_back({at[i], targets.at(i), plan.least && targets[i].nbytes() >= plan.least});
+        plan.inputs.push_back({at[i], targets.at(i), plan.least && targets[i].nbytes() >= plan.least, -1});
     for (const Result &result : plan.results)
         plan.answers = plan.answers || (result.kind == Kind::PART && plan.tensors.empty());
+    if (self->copies)
+        find_nodes(plan, *self->copies);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->lifted); i++) {
         PyObject *tensor = PyTuple_GET_ITEM(self->lifted, i);
         plan.lifted.push_back({tensor, THPVariable_Unpack(tensor).const_data_ptr()});
@@ -485,13 +605,17 @@ bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *eac
 
 PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
 {
-    PyObject *positions, *buffers, *true_sizes, *each, *places, *lifted, *replay, *tensors, *results;
+    PyObject *positions, *buffers, *true_sizes, *each, *places, *lifted, *replay, *tensors, *results, *copies;
     long worth;
     Py_ssize_t least;
     PyTypeObject *tuple = &PyTuple_Type;
-    if (!PyArg_ParseTuple(args, "O!O!OO!O!O!OO!O!ln", tuple, &positions, tuple, &buffers, &true_sizes, tuple, &each, tuple,
-                          &places, tuple, &lifted, &replay, tuple, &tensors, tuple, &results, &worth, &least))
+    if (!PyArg_ParseTuple(args, "O!O!OO!O!O!OO!O!lnO", tuple, &positions, tuple, &buffers, &true_sizes, tuple, &each, tuple,
+                          &places, tuple, &lifted, &replay, tuple, &tensors, tuple, &results, &worth, &least, &copies))
         return nullptr;
+    if (copies != Py_None && !symshape::as_copies(copies)) {
+        PyErr_SetString(PyExc_TypeError, "these are no copies");
+        return nullptr;
+    }
     auto *self = reinterpret_cast<Launch *>(type->tp_alloc(type, 0));
     if (!self)
         return nullptr;
@@ -500,6 +624,7 @@ PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
     self->true_sizes = Py_NewRef(true_sizes);
     self->lifted = Py_NewRef(lifted);
     self->results = Py_NewRef(results);
+    self->copies = copies == Py_None ? nullptr : symshape::as_copies(Py_NewRef(copies));
     bool ready = false;
     try {
         self->plan = new Plan;
@@ -522,6 +647,7 @@ int launch_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->true_sizes);
     Py_VISIT(self->lifted);
     Py_VISIT(self->results);
+    Py_VISIT(reinterpret_cast<PyObject *>(self->copies));
     return 0;
 }
 
@@ -534,6 +660,8 @@ int launch_clear(PyObject *object)
     Py_CLEAR(self->true_sizes);
     Py_CLEAR(self->lifted);
     Py_CLEAR(self->results);
+    PyObject *copies = reinterpret_cast<PyObject *>(std::exchange(self->copies, nullptr));
+    Py_XDECREF(copies);
     return 0;
 }
 
@@ -592,7 +720,10 @@ PyMODINIT_FUNC PyInit_compiled_launch(void)
     if (!HELD || !PARAMETER)
         return nullptr;
     PyObject *module = PyModule_Create(&MODULE), *type = PyType_FromSpec(&SPEC);
-    if (!module || !type || PyModule_AddObjectRef(module, "Launch", type) < 0 ||
+    PyObject *copies = PyType_FromSpec(&symshape::COPIES_SPEC);  // stays as long as the process
+    symshape::COPIES = reinterpret_cast<PyTypeObject *>(copies);
+    if (!module || !type || !copies || PyModule_AddObjectRef(module, "Launch", type) < 0 ||
+        PyModule_AddObjectRef(module, "Copies", copies) < 0 ||
         PyModule_AddStringConstant(module, "TORCH", SYMSHAPE_TORCH) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);

@@ -7,6 +7,23 @@ from symshape.runtime.padding.result_rows import Row
 
 TORCH: str
 
+class Copies:
+    on: int
+    def __new__(
+        cls,
+        graph: object,
+        set_copy: int,
+        set_enabled: int,
+        launch: int,
+        executable: int,
+        context: int,
+        nodes: tuple[int, ...],
+        addresses: tuple[int, ...],
+        device: int,
+        /,
+    ) -> Copies: ...
+    def turn_off(self) -> None: ...
+
 class Launch:
     repeated: int
     def __new__(
@@ -22,6 +39,7 @@ class Launch:
         results: tuple[Row, ...],
         worth: int,
         least: int,
+        copies: Copies | None,
         /,
     ) -> Launch: ...
     def __call__(self, leaves: Sequence[Any], numbers: tuple[int, ...], /) -> list[Any] | None: ...

@@ -20,7 +20,7 @@ from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
-from symshape.runtime.runners.capture import record, warmed_up_aside
+from symshape.runtime.runners.capture import Inside, record, replay_alone, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Lease, Weight
@@ -44,14 +44,14 @@ class Captured:
     """A captured graph with its buffers.
 
     Attributes:
-        graph: the CUDA graph.
+        replay: runs the CUDA graph on its buffers.
         inputs: static input tensors, in the order of the program's inputs.
         outputs: from the call's leaves to the flat outputs, after a replay.
         addresses: data pointers of the lifted tensors at capture.
         launch: serves calls in one pass of C++; None where that cannot be.
     """
 
-    graph: torch.cuda.CUDAGraph
+    replay: Callable[[], object]
     inputs: list[torch.Tensor]
     outputs: Callable[[Sequence[Any]], list[Any]]
     addresses: list[int]
@@ -176,13 +176,13 @@ class CudaGraphRunner:
                 if repeats.see(addresses, before) and inputs and not self._written:
                     repeats.direct = self._capture_direct(key, leaves, values)
                 if repeats.direct is not None:
-                    repeats.direct.graph.replay()
+                    repeats.direct.replay()
                     return repeats.direct.outputs(leaves)
                 if len(inputs) == 1:
                     captured.inputs[0].copy_(inputs[0])
                 elif inputs:
                     torch._foreach_copy_(captured.inputs, inputs)
-                captured.graph.replay()
+                captured.replay()
                 for position in self._written:
                     inputs[position].copy_(captured.inputs[position])
                 return captured.outputs(leaves)
@@ -272,7 +272,7 @@ class CudaGraphRunner:
         try:
             with warmed_up_aside(self._device):  # the sizes prove to run, too
                 self._captured_run(static, values)
-            graph, flat = self._record(key, static, values)
+            graph, flat, copies = self._record(key, static, values, inputs)
         finally:  # what the warm-up wrote
             for tensor, before in zip(self._written_lifted, kept, strict=True):
                 tensor.copy_(before)
@@ -282,28 +282,34 @@ class CudaGraphRunner:
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
         self._note("captured", values=tuple(values), text="as a CUDA graph", milliseconds=milliseconds)
-        return self._captured(graph, inputs, outputs)
+        return self._captured(graph, inputs, outputs, copies)
 
-    def _captured(self, graph: Any, inputs: list[torch.Tensor], outputs: Outputs) -> Captured:
+    def _captured(self, graph: Any, inputs: list[torch.Tensor], outputs: Outputs, copies: Any) -> Captured:
         """A graph with what launches it."""
         rows = None if self._writes else outputs.rows()
         launch = None
         if rows is not None:
             pairs = list(zip(self._positions, inputs, strict=True))
-            launch = launcher(graph.replay, (), pairs, self._lifted, rows, worth=_WORTH_A_GRAPH)
-        return Captured(graph, inputs, outputs, [t.data_ptr() for t in self._lifted], launch=launch)
+            launch = launcher(graph.replay, (), pairs, self._lifted, rows, worth=_WORTH_A_GRAPH, copies=copies)
+        addresses = [tensor.data_ptr() for tensor in self._lifted]
+        return Captured(replay_alone(graph, copies), inputs, outputs, addresses, launch=launch)
 
     def _record(
-        self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]
-    ) -> tuple[torch.cuda.CUDAGraph, list[Any]]:
-        """Captures one run; the outputs lie in the graph's memory."""
-        return record(lambda: self._captured_run(leaves, values), self._device, self._store.pool(key.stream))
+        self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int], buffers: Sequence[torch.Tensor] | None = None
+    ) -> tuple[torch.cuda.CUDAGraph, list[Any], Any]:
+        """Captures one run, with the copies to these buffers; the outputs lie in the graph's memory."""
+        inside = None
+        if buffers is not None and not self._writes:
+            known = {id(each) for each in (*buffers, *self._lifted)}
+            inside = Inside(buffers, partial(_computed, known), self._draws)
+        run = partial(self._captured_run, leaves, values)
+        return record(run, self._device, self._store.pool(key.stream), inside)
 
     def _capture_direct(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
         """A graph that reads the call's own inputs where they are; None where that cannot be."""
         start = time.perf_counter()
         try:
-            graph, flat = self._record(key, leaves, values)
+            graph, flat, _ = self._record(key, leaves, values)
             inputs = {position: leaves[position] for position in self._positions}
             outputs = Outputs(flat, inputs, self._lifted)
             outputs.let_go_of_inputs()
@@ -312,7 +318,13 @@ class CudaGraphRunner:
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
         self._note("captured", values=tuple(values), text="on the memory of the arguments", milliseconds=milliseconds)
-        return Captured(graph, [], outputs, [t.data_ptr() for t in self._lifted])
+        return Captured(graph.replay, [], outputs, [t.data_ptr() for t in self._lifted])
+
+
+def _computed(known: set[int], flat: Sequence[Any]) -> list[torch.Tensor]:
+    """What is copied out of a graph: its tensors, each once, but for those that were there before."""
+    found = {id(each): each for each in flat if isinstance(each, torch.Tensor) and id(each) not in known}
+    return list(found.values())
 
 
 def _remember(sizes: set[tuple[int, ...]], new: tuple[int, ...]) -> None:

@@ -21,16 +21,17 @@ Launch = Callable[[Sequence[Any], tuple[int, ...]], list[Any] | None]
 """``launch(leaves, numbers)``: the flat results of a call; None, with nothing done, where Python's way is to serve."""
 
 
-def _launch() -> Any:
+def _compiled() -> tuple[Any, Any]:
     try:
         from symshape.runtime.runners import compiled_launch
     except ImportError:  # not built, or for another torch or Python
-        return None
-    return compiled_launch.Launch if torch.__version__ == compiled_launch.TORCH else None
+        return None, None
+    usable = torch.__version__ == compiled_launch.TORCH
+    return (compiled_launch.Launch, compiled_launch.Copies) if usable else (None, None)
 
 
-LAUNCH: Any = _launch()
-"""The class in C++; None where it was not built for this torch."""
+LAUNCH, COPIES = _compiled()
+"""The classes in C++; None where they were not built for this torch."""
 
 
 def launcher(
@@ -42,6 +43,7 @@ def launcher(
     true_sizes: TrueSizes | None = None,
     worth: int = 0,
     device: torch.device | None = None,
+    copies: Any = None,
 ) -> Any:
     """The :data:`Launch` of a graph; None where C++ was not built, or the graph is none for it.
 
@@ -54,6 +56,7 @@ def launcher(
         true_sizes: what the graph reads besides.
         worth: after so many calls in a row at the same addresses one call is left to Python; 0 for never.
         device: where copies may gain by wider elements; None where they are made as they are.
+        copies: those that the graph can make itself (``copies_inside.py``); ``replay`` leaves them as they are.
     """
     if LAUNCH is None:
         return None
@@ -63,7 +66,7 @@ def launcher(
     try:
         return LAUNCH(
             *(positions, buffers, true_sizes, each, places),
-            *(tuple(lifted), replay, tuple(tensors), tuple(results), worth, least),
+            *(tuple(lifted), replay, tuple(tensors), tuple(results), worth, least, copies),
         )
     except (TypeError, RuntimeError):  # what is computed is no tensor, or has no memory of its own
         return None

@@ -11,11 +11,12 @@ import torch
 import symshape
 from symshape import Options, events
 from symshape.runtime.runners import cuda_graph, launching
-from symshape.runtime.runners.cuda_graph import Captured, CudaGraphRunner, Repeats
+from symshape.runtime.runners.cuda_graph import Captured, CudaGraphRunner, Repeats, _computed
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore
 from symshape.runtime.runners.protocol import Unfit
 from symshape.runtime.runners.static_outputs import Outputs
+from tests.symshape.runtime.runners.fake_driver import FakeGraph
 
 
 class Graph:
@@ -31,10 +32,11 @@ class Graph:
                 then.copy_(now)
 
 
-@pytest.fixture(params=["in Python", "in C++"])
+@pytest.fixture(params=["in Python", "in C++", "copies inside"])
 def captures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The sizes that were captured; calls are served in Python, and in C++ where that was built."""
     found: list[tuple[int, ...]] = []
+    inside = request.param == "copies inside" and launching.COPIES is not None
     if request.param == "in Python":
         monkeypatch.setattr(launching, "LAUNCH", None)
 
@@ -45,8 +47,13 @@ def captures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             static[position] = leaves[position].clone()
         inputs = {position: static[position] for position in self._positions}
         graph: Any = Graph(self, static, values)
-        outputs = Outputs(graph.outputs, inputs, self._lifted)
-        captured = self._captured(graph, list(inputs.values()), outputs)
+        outputs, copies = Outputs(graph.outputs, inputs, self._lifted), None
+        if inside:
+            known = {id(each) for each in (*inputs.values(), *self._lifted)}
+            results = _computed(known, graph.outputs)
+            graph = FakeGraph(graph.again, inputs.values(), results, outputs=graph.outputs)
+            copies = graph.copies
+        captured = self._captured(graph, list(inputs.values()), outputs, copies)
         rows = outputs.rows() is not None and not self._writes
         assert (captured.launch is not None) == (rows and launching.LAUNCH is not None)
         return captured

@@ -49,10 +49,10 @@ def _failing(error: BaseException, when: str = "capture", times: int = 1) -> Ite
 
     original = bucket_module.captured
 
-    def captured(run: Any, device: torch.device, pool: Any, *, lent: bool) -> Recording:
+    def captured(run: Any, device: torch.device, pool: Any, **more: Any) -> Recording:
         if when == "capture":
             fail()
-        made = original(run, device, pool, lent=lent)
+        made = original(run, device, pool, **more)
         if when == "capture":
             return made
 

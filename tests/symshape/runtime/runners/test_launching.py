@@ -26,11 +26,12 @@ from symshape.runtime.runners.capture import Recording
 from symshape.runtime.runners.launching import launcher
 from symshape.runtime.runners.true_sizes import TrueSizes
 from tests.meta_fns.padding.poison import poison
+from tests.symshape.runtime.runners.fake_driver import FakeGraph, captured_with_copies
 
 needs_compiled = pytest.mark.skipif(launching.LAUNCH is None, reason="compiled_launch is not built")
 
 
-@pytest.fixture(params=["in Python", "in C++"])
+@pytest.fixture(params=["in Python", "in C++", "copies inside", "copies inside, some refused"])
 def served(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """For each call of a bucket, whether C++ served it."""
     found: list[bool] = []
@@ -44,6 +45,9 @@ def served(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(Bucket, "launched", noted)
     if request.param == "in Python":
         monkeypatch.setattr(launching, "LAUNCH", None)
+    elif request.param != "in C++":
+        refuses = (lambda size: size % 3 == 0) if "refused" in request.param else (lambda size: False)
+        monkeypatch.setattr(module_of_bucket, "captured", captured_with_copies(refuses))
     yield found
     assert launching.LAUNCH is not None or not any(found)
 
@@ -220,7 +224,7 @@ def test_a_bucket_that_left_dies(served: list[bool]) -> None:
 
 @needs_compiled
 def test_few_frames_stand_between_a_call_and_its_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def recorded(run: Callable[[], Any], device: Any, pool: Any, *, lent: bool) -> Recording:
+    def recorded(run: Callable[[], Any], device: Any, pool: Any, **more: Any) -> Recording:
         tensors = run()
 
         def replay() -> Any:
@@ -357,3 +361,93 @@ def test_a_call_is_left_to_python_when_its_inputs_stayed() -> None:
     assert launch.repeated == 6
     launch((x.clone(),), (2, 3, 1))
     assert launch.repeated == 1
+
+
+def _with_copies(
+    results: Any = None, refuses: Callable[[int], bool] = lambda size: False
+) -> tuple[Any, FakeGraph, torch.Tensor, torch.Tensor]:
+    """A launch of a graph that doubles a buffer of 4 by 3 and can copy; the graph, the buffer, what it answers."""
+    buffer, doubled = torch.zeros(4, 3), torch.zeros(4, 3)
+    graph = FakeGraph(lambda: [torch.mul(buffer, 2, out=doubled)], [buffer], [doubled], refuses, [doubled])
+    rows = [part(0, (0, 1), (2, 3))] if results is None else [clone(doubled)]
+    launch = launcher(graph.replay, graph.tensors, [(0, buffer)], [], rows, copies=graph.copies)
+    return launch, graph, buffer, doubled
+
+
+@needs_compiled
+def test_a_graph_copies_what_is_one_piece() -> None:
+    launch, graph, _, _ = _with_copies()
+    wide = torch.randn(4, 6)
+    cases = {
+        "all": (torch.randn(4, 3), (4, 3, 3, 1), 2),
+        "a first part": (torch.randn(2, 3), (2, 3, 3, 1), 2),
+        "at an offset": (torch.randn(5, 3)[2:], (3, 3, 3, 1), 2),
+        "with gaps": (torch.randn(4, 2), (4, 2, 2, 1), 0),
+        "a source with gaps": (wide[:, :3], (4, 3, 3, 1), 1),
+        "in another order": (torch.randn(3, 4).t(), (4, 3, 3, 1), 1),
+        "a result in another order": (torch.randn(4, 3), (4, 3, 1, 4), 1),
+        "one row with strides of its own": (wide[:1, :3], (1, 3, 100, 1), 2),
+        "a repeated source": (torch.randn(1, 3).expand(4, 3), (4, 3, 3, 1), 1),
+        "all again": (torch.randn(4, 3), (4, 3, 3, 1), 2),
+    }
+    for name, (source, numbers, copies) in cases.items():
+        before = graph.done
+        (result,) = launch([source], numbers)
+        assert torch.equal(result, source * 2), name
+        assert result.stride() == numbers[2:], name
+        assert graph.done - before == copies, name
+
+
+@needs_compiled
+def test_a_replay_of_pythons_copies_nothing() -> None:
+    launch, graph, buffer, doubled = _with_copies("all")
+    x = torch.randn(4, 3)
+    (result,) = launch([x], ())
+    assert torch.equal(result, x * 2)
+    assert graph.copies.on == 2
+    graph.copies.turn_off()
+    before, kept = graph.done, result.clone()
+    buffer.fill_(3)
+    graph.replay()
+    assert graph.done == before
+    assert torch.equal(doubled, torch.full((4, 3), 6.0))
+    assert torch.equal(result, kept)
+    assert graph.copies.on == 0
+
+
+@needs_compiled
+def test_another_launch_of_a_graph_takes_its_copies_over() -> None:
+    launch, graph, buffer, doubled = _with_copies()
+    (first,) = launch([torch.ones(2, 3)], (2, 3, 3, 1))
+    other = launcher(graph.replay, graph.tensors, [(0, buffer)], [], [known(1)], copies=graph.copies)
+    assert other([torch.full((4, 3), 5.0)], ()) == [1]
+    assert graph.copies.on == 1
+    assert torch.equal(doubled, torch.full((4, 3), 10.0))
+    assert torch.equal(first, torch.full((2, 3), 2.0))
+
+
+@needs_compiled
+def test_what_the_driver_refuses_is_copied_apart() -> None:
+    launch, graph, _, _ = _with_copies(refuses=lambda size: size == 24)
+    for rows in (4, 2, 4, 2, 1, 2):
+        before, x = graph.done, torch.randn(rows, 3)
+        (result,) = launch([x], (rows, 3, 3, 1))
+        assert torch.equal(result, x * 2)
+        assert graph.done - before == (0 if rows == 2 else 2)
+
+
+@needs_compiled
+def test_the_buffer_itself_as_an_input_is_copied_apart() -> None:
+    launch, graph, buffer, _ = _with_copies()
+    buffer.copy_(torch.arange(12.0).view(4, 3))
+    (result,) = launch([buffer], (4, 3, 3, 1))
+    assert torch.equal(result, torch.arange(12.0).view(4, 3) * 2)
+    assert graph.done == 1  # the result
+
+
+@needs_compiled
+def test_a_node_that_stays_as_it_was_is_set_alone() -> None:
+    launch, graph, _, _ = _with_copies()
+    for _ in range(3):
+        launch([torch.randn(4, 3)], (4, 3, 3, 1))
+    assert graph.told == [6, 4]  # off, then on, each once
