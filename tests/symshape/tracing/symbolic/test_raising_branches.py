@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -37,8 +37,28 @@ def raising_in_a_with(x: Tensor) -> Tensor:
         return x * 2
 
 
+def raising_in_a_comprehension(x: Tensor) -> Tensor:
+    return [each for each in [raising(part) for part in (x, x + 1)] if each.dim()][0]  # noqa: RUF015 - a comprehension
+
+
+def _raising_once(x: Tensor) -> Iterator[Tensor]:
+    yield raising(x)
+
+
+def raising_in_generators(x: Tensor) -> Tensor:
+    first, _ = (raising(part) for part in (x, x))
+    return first + next(_raising_once(x)) * 0
+
+
 @pytest.mark.parametrize(
-    ("fn", "kind"), [(_asserting(), AssertionError), (raising, ValueError), (raising_in_a_with, IndexError)]
+    ("fn", "kind"),
+    [
+        (_asserting(), AssertionError),
+        (raising, ValueError),
+        (raising_in_a_with, IndexError),
+        (raising_in_a_comprehension, ValueError),
+        (raising_in_generators, ValueError),
+    ],
 )
 def test_the_way_on_is_asserted(fn: Callable[..., Any], kind: type[Exception]) -> None:
     traced, seen = agree(fn, (torch.ones(3, 2),), (torch.ones(4, 1),), (torch.ones(0, 2),))
@@ -66,6 +86,33 @@ def caught_outside(x: Tensor) -> Tensor:
         return x - 1
 
 
+def caught_around_a_with(x: Tensor) -> Tensor:
+    try:
+        with torch.no_grad():
+            if (x >= 9).any():
+                raise ValueError
+    except ValueError:
+        return x - 1
+    return x * 2
+
+
+def caught_around_a_comprehension(x: Tensor) -> Tensor:
+    try:
+        return [raising(part) for part in (x, x)][0]  # noqa: RUF015 - a comprehension
+    except ValueError:
+        return x - 1
+
+
+def caught_in_a_generator(x: Tensor) -> Tensor:
+    def parts() -> Iterator[Tensor]:
+        try:
+            yield raising(x)
+        except ValueError:
+            yield x - 1
+
+    return next(parts())
+
+
 def both_ways(x: Tensor) -> Tensor:
     return x * 2 if (x > 0).all() else x
 
@@ -78,7 +125,18 @@ def does_something_else_first(x: Tensor) -> Tensor:
     return x
 
 
-@pytest.mark.parametrize("fn", [caught, caught_outside, both_ways, does_something_else_first])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        caught,
+        caught_outside,
+        caught_around_a_with,
+        caught_around_a_comprehension,
+        caught_in_a_generator,
+        both_ways,
+        does_something_else_first,
+    ],
+)
 def test_where_the_program_may_go_on_either_way_it_is_refused(fn: Callable[..., Any]) -> None:
     with pytest.raises(DataDependentError):
         symshape.trace(fn, torch.ones(3, 2))
