@@ -15,7 +15,16 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace, outward
 
 aten = torch.ops.aten
 _ASSERTIONS = (aten._assert_scalar.default, aten._assert_tensor_metadata.default)
-SPECIAL = frozenset((aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default, *_ASSERTIONS))
+_CHOICES = tuple(
+    getattr(packet, name)
+    for packet in (getattr(aten, f"_use_{library}_ctc_loss", None) for library in ("cudnn", "miopen"))
+    if packet is not None
+    for name in packet.overloads()
+)
+"""Whether a library's kernel is to be used, which is a question of the lengths' data: torch's own takes them all."""
+SPECIAL = frozenset(
+    (aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default, *_ASSERTIONS, *_CHOICES)
+)
 """They; and every op of the profiler's."""
 UNANSWERED = object()
 _WHOLE = {
@@ -67,6 +76,8 @@ def special(
     elif op is aten._assert_tensor_metadata.default:
         _check_metadata(*args, **kwargs)
         return None, args
+    elif op in _CHOICES:
+        return False, args
     else:  # a label for who watches the program run: the trace has it, the graph needs none
         with outside_modes():
             return op(*args, **kwargs), args

@@ -59,6 +59,12 @@ struct Input {
     long node;  // among the graph's copies; -1 for none
 };
 
+/* An input that is read where it lies. */
+struct Stays {
+    size_t position;
+    const void *address;
+};
+
 struct Lifted {
     PyObject *tensor;  // borrowed from the tuple
     const void *address;
@@ -66,6 +72,7 @@ struct Lifted {
 
 struct Plan {
     std::vector<Input> inputs;
+    std::vector<Stays> stays;
     std::vector<at::Tensor> each;  // the true sizes, as tensors without dimensions
     std::vector<size_t> places;  // where these are among the numbers
     std::vector<Lifted> lifted;
@@ -200,6 +207,11 @@ struct Call {
         for (const Lifted &each : plan.lifted)
             if (THPVariable_Unpack(each.tensor).const_data_ptr() != each.address)
                 return false;
+        for (const Stays &input : plan.stays) {
+            if (static_cast<Py_ssize_t>(input.position) >= count || !is_plain(leaves[input.position]) ||
+                THPVariable_Unpack(leaves[input.position]).const_data_ptr() != input.address)
+                return false;
+        }
         sources.reserve(plan.inputs.size());
         for (const Input &input : plan.inputs) {
             if (static_cast<Py_ssize_t>(input.position) >= count || !is_plain(leaves[input.position]))
@@ -566,6 +578,20 @@ bool read_results(PyObject *tuple, std::vector<Result> &results)
     return true;
 }
 
+bool read_stays(PyObject *tuple, std::vector<Stays> &stays)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        Py_ssize_t position;
+        PyObject *address;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, i), "nO", &position, &address))
+            return false;
+        stays.push_back({static_cast<size_t>(position), PyLong_AsVoidPtr(address)});
+        if (PyErr_Occurred())
+            return false;
+    }
+    return true;
+}
+
 /* Notes which of the graph's copies are those of which inputs and results. */
 void find_nodes(Plan &plan, const Copies &copies)
 {
@@ -581,12 +607,14 @@ void find_nodes(Plan &plan, const Copies &copies)
 }
 
 /* Reads what the constructor was given into the plan. */
-bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *each, PyObject *places, PyObject *tensors)
+bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *stays, PyObject *each, PyObject *places,
+             PyObject *tensors)
 {
     Plan &plan = *self->plan;
     std::vector<size_t> at;
     std::vector<at::Tensor> targets;
-    if (!read_places(positions, at) || !read_tensors(buffers, targets) || !read_tensors(each, plan.each) ||
+    if (!read_places(positions, at) || !read_tensors(buffers, targets) || !read_stays(stays, plan.stays) ||
+        !read_tensors(each, plan.each) ||
         !read_places(places, plan.places) || !read_tensors(tensors, plan.tensors) ||
         !read_results(self->results, plan.results))
         return false;
@@ -605,11 +633,11 @@ bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *eac
 
 PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
 {
-    PyObject *positions, *buffers, *true_sizes, *each, *places, *lifted, *replay, *tensors, *results, *copies;
+    PyObject *positions, *buffers, *stays, *true_sizes, *each, *places, *lifted, *replay, *tensors, *results, *copies;
     long worth;
     Py_ssize_t least;
     PyTypeObject *tuple = &PyTuple_Type;
-    if (!PyArg_ParseTuple(args, "O!O!OO!O!O!OO!O!lnO", tuple, &positions, tuple, &buffers, &true_sizes, tuple, &each, tuple,
+    if (!PyArg_ParseTuple(args, "O!O!O!OO!O!O!OO!O!lnO", tuple, &positions, tuple, &buffers, tuple, &stays, &true_sizes, tuple, &each, tuple,
                           &places, tuple, &lifted, &replay, tuple, &tensors, tuple, &results, &worth, &least, &copies))
         return nullptr;
     if (copies != Py_None && !symshape::as_copies(copies)) {
@@ -630,7 +658,7 @@ PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
         self->plan = new Plan;
         self->plan->worth = worth;
         self->plan->least = least;
-        ready = prepare(self, positions, buffers, each, places, tensors);
+        ready = prepare(self, positions, buffers, stays, each, places, tensors);
     } catch (const std::exception &) {
         torch::translate_exception_to_python(std::current_exception());
     }

@@ -30,6 +30,7 @@ class Launch:
         cls,
         positions: tuple[int, ...],
         buffers: tuple[torch.Tensor, ...],
+        stays: tuple[tuple[int, int], ...],
         true_sizes: Any,
         each: tuple[torch.Tensor, ...],
         places: tuple[int, ...],

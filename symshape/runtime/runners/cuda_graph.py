@@ -7,7 +7,7 @@ a later replay does can be seen.  Parameters and buffers are used in place; thei
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -145,8 +145,9 @@ class CudaGraphRunner:
         if self._leases and not _is_capturing():
             with self._lock:
                 lease = self._leases.get((tuple(values), _current_stream(self._index)))
-                if lease is not None and lease.item.repeats.direct is None:
-                    found: list[Any] | None = lease.item.launch(leaves, ())
+                if lease is not None:
+                    serving: Captured = lease.item.repeats.direct or lease.item
+                    found: list[Any] | None = None if serving.launch is None else serving.launch(leaves, ())
                     if found is not None:
                         self._store.clock = lease.last_used = self._store.clock + 1
                         return found
@@ -295,12 +296,12 @@ class CudaGraphRunner:
         return Captured(replay_alone(graph, copies), inputs, outputs, addresses, launch=launch)
 
     def _record(
-        self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int], buffers: Sequence[torch.Tensor] | None = None
+        self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int], buffers: Sequence[torch.Tensor]
     ) -> tuple[torch.cuda.CUDAGraph, list[Any], Any]:
         """Captures one run, with the copies to these buffers; the outputs lie in the graph's memory."""
         inside = None
-        if buffers is not None and not self._writes:
-            known = {id(each) for each in (*buffers, *self._lifted)}
+        if not self._writes:
+            known = {id(each) for each in (*leaves, *self._lifted)}
             inside = Inside(buffers, partial(_computed, known), self._draws)
         run = partial(self._captured_run, leaves, values)
         return record(run, self._device, self._store.pool(key.stream), inside)
@@ -309,7 +310,7 @@ class CudaGraphRunner:
         """A graph that reads the call's own inputs where they are; None where that cannot be."""
         start = time.perf_counter()
         try:
-            graph, flat, _ = self._record(key, leaves, values)
+            graph, flat, copies = self._record(key, leaves, values, ())
             inputs = {position: leaves[position] for position in self._positions}
             outputs = Outputs(flat, inputs, self._lifted)
             outputs.let_go_of_inputs()
@@ -318,7 +319,17 @@ class CudaGraphRunner:
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
         self._note("captured", values=tuple(values), text="on the memory of the arguments", milliseconds=milliseconds)
-        return Captured(graph.replay, [], outputs, [t.data_ptr() for t in self._lifted])
+        return self._direct(graph, inputs, outputs, copies)
+
+    def _direct(self, graph: Any, inputs: Mapping[int, torch.Tensor], outputs: Outputs, copies: Any) -> Captured:
+        """A graph that reads these inputs where they are, with what launches it for calls whose inputs are there."""
+        rows = None if self._writes else outputs.rows()
+        launch = None
+        if rows is not None:
+            stays = [(position, tensor.data_ptr()) for position, tensor in inputs.items()]
+            launch = launcher(graph.replay, (), (), self._lifted, rows, copies=copies, stays=stays)
+        addresses = [tensor.data_ptr() for tensor in self._lifted]
+        return Captured(replay_alone(graph, copies), [], outputs, addresses, launch=launch)
 
 
 def _computed(known: set[int], flat: Sequence[Any]) -> list[torch.Tensor]:

@@ -44,6 +44,7 @@ def launcher(
     worth: int = 0,
     device: torch.device | None = None,
     copies: Any = None,
+    stays: Sequence[tuple[int, int]] = (),
 ) -> Any:
     """The :data:`Launch` of a graph; None where C++ was not built, or the graph is none for it.
 
@@ -57,6 +58,7 @@ def launcher(
         worth: after so many calls in a row at the same addresses one call is left to Python; 0 for never.
         device: where copies may gain by wider elements; None where they are made as they are.
         copies: those that the graph can make itself (``copies_inside.py``); ``replay`` leaves them as they are.
+        stays: positions among the leaves, each with the address where the graph reads that leaf: it serves no others.
     """
     if LAUNCH is None:
         return None
@@ -65,7 +67,7 @@ def launcher(
     least = least_bytes(device) if device is not None else 0
     try:
         return LAUNCH(
-            *(positions, buffers, true_sizes, each, places),
+            *(positions, buffers, tuple(stays), true_sizes, each, places),
             *(tuple(lifted), replay, tuple(tensors), tuple(results), worth, least, copies),
         )
     except (TypeError, RuntimeError):  # what is computed is no tensor, or has no memory of its own

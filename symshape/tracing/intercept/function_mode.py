@@ -18,6 +18,7 @@ from symshape.graph.steps import Node
 from symshape.tracing.intercept import (
     autograd,
     composites,
+    connectionist,
     data_of_sizes,
     interpolate,
     plain_sizes,
@@ -181,6 +182,7 @@ _handlers.update(pools.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
 _handlers.update(statistics.HANDLERS)
+_handlers.update(connectionist.HANDLERS)
 _handlers.update(sized_composites.HANDLERS)
 _handlers.update(values_alone.HANDLERS)
 

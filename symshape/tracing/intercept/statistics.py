@@ -31,7 +31,7 @@ def batch_norm(
     """As ``torch.nn.functional.batch_norm``, with a momentum that only data tell."""
     given = running_mean, running_var
     counted = type(momentum) is torch.SymFloat and type(eps) is float and type(training) is bool
-    if not counted or None in given or not can_be_whole((input, *given, weight, bias)):
+    if not counted or None in given or not can_be_whole((input, *given, weight, bias), on_cuda=True):
         return _batch_norm(input, *given, weight, bias, training, momentum, eps)
     if not training:
         return _batch_norm(input, *given, weight, bias, False, 0.0, eps)

@@ -23,13 +23,12 @@ aten = torch.ops.aten
 def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False) -> bool:
     """Whether a composite of these arguments may stay one op: on the CPU, outside of autocast and transforms.
 
-    ``on_cuda``: also there, where no gradients are asked for (C++ may take it apart by looking at memory).
+    ``on_cuda``: also there (C++ may take it apart by looking at memory, so gradients are the graph's own to compute).
     """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     kind = tensors[0].device.type if tensors else "cpu"
-    tracked = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     return (
-        (kind == "cpu" or (on_cuda and kind == "cuda" and not tracked))
+        (kind == "cpu" or (on_cuda and kind == "cuda"))
         and not torch.is_autocast_enabled(kind)
         and forward_ad._current_level < 0
         and any(type(each) is SymbolicTensor for each in tensors)

@@ -217,6 +217,34 @@ def test_inputs_that_stay_are_read_where_they_are(captures: list[tuple[int, ...]
     assert times == [1]
 
 
+def test_a_graph_on_the_memory_of_the_arguments(captures: list[tuple[int, ...]], monkeypatch: Any) -> None:
+    times: list[int] = []
+
+    def direct(self: CudaGraphRunner, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured:
+        times.append(1)
+        inputs = {position: leaves[position].detach() for position in self._positions}
+        static = [inputs.get(position, leaf) for position, leaf in enumerate(leaves)]
+        graph: Any = Graph(self, static, values)
+        outputs = Outputs(graph.outputs, inputs, self._lifted)
+        outputs.let_go_of_inputs()
+        return self._direct(graph, inputs, outputs, None)
+
+    monkeypatch.setattr(CudaGraphRunner, "_capture_direct", direct)
+    monkeypatch.setattr(cuda_graph, "_WORTH_A_GRAPH", 5)
+    f, x, y = doubled(), torch.randn(3), torch.randn(3)
+    for number in range(30):
+        x.fill_(number)
+        assert torch.equal(f(x), x * 2 + 1)
+    assert times == [1]
+    kept = [(f(each), each * 2 + 1) for each in (x, y, y, x)]
+    for result, expected in kept:
+        assert torch.equal(result, expected)
+    for number in range(12):
+        y.fill_(number)
+        assert torch.equal(f(y), y * 2 + 1)
+    assert times == [1, 1]
+
+
 def test_a_graph_that_left_is_not_kept(captures: list[tuple[int, ...]]) -> None:
     f = doubled(max_cuda_graphs=1)
     check(f, 3, 3)

@@ -399,6 +399,21 @@ def test_a_graph_copies_what_is_one_piece() -> None:
 
 
 @needs_compiled
+def test_inputs_that_are_read_where_they_lie() -> None:
+    x, doubled = torch.randn(4, 3), torch.zeros(4, 3)
+    graph = FakeGraph(lambda: [torch.mul(x, 2, out=doubled)], [], [doubled], outputs=[doubled])
+    stays = [(1, x.data_ptr())]
+    launch = launcher(graph.replay, (), [], [], [clone(doubled)], copies=graph.copies, stays=stays)
+    for number in range(3):
+        x.fill_(number)
+        (result,) = launch([7, x.view(4, 3)], ())
+        assert torch.equal(result, x * 2)
+    for leaves in ([7, x.clone()], [7, 8], [7], [x, 7], [7, x[1:]]):
+        assert launch(leaves, ()) is None
+    assert graph.done == 3
+
+
+@needs_compiled
 def test_a_replay_of_pythons_copies_nothing() -> None:
     launch, graph, buffer, doubled = _with_copies("all")
     x = torch.randn(4, 3)
