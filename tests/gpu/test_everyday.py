@@ -30,6 +30,11 @@ RUNS_AS_IT_IS = {
     "recurrent-lstm_of_two_layers_both_ways_training": "cuDNN's own random numbers",
 }
 """Programs that are not traced on CUDA; under autocast recurrent layers are not."""
+if torch.torch_version.TorchVersion(torch.__version__) < "2.13":
+    RUNS_AS_IT_IS |= {
+        "modules-jvp_of_a_function": "in inference mode _make_dual reaches the trace whole",
+        "data dependent-attention_on_picked": "in inference mode matmul asks for plain sizes",
+    }
 
 
 def moved(value: Any) -> Any:
@@ -58,6 +63,7 @@ def told() -> Iterator[list[str]]:
     found += [str(each.message) for each in seen if issubclass(each.category, FallbackWarning)]
 
 
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", [pytest.param(each, id=name) for name, each in PROGRAMS.items()])
 def test_as_in_eager(program: Program, mode: str) -> None:
