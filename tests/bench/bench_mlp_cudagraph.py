@@ -96,6 +96,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         for mode in MODES:
             variants[mode] = torch.compile(mlp(), mode=mode)
         variants |= {"raw copy + replay + clone": copied, "raw replay alone": alone}
+        awake = time.perf_counter() + 0.3  # the card's clocks rise with its first work: it would be the first variant's
+        while time.perf_counter() < awake:
+            timed(alone, inputs, 200)
         first: dict[str, float] = {}
         for name, fn in variants.items():  # as a user would: one warm-up, then 50 calls
             if fn is not alone:  # which reads what was copied last
