@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 import torch
+from torch.autograd import forward_ad
 
 from symshape import events
 from symshape.calls.generator_states import nothing_collected
@@ -138,11 +139,7 @@ class CudaGraphRunner:
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
-        if is_transformed():  # it would be lost where inputs are copied
-            return self._eager(leaves, values)
-        if self.instead is not None:
-            return self.instead.run(leaves, values)
-        if self._leases and not _is_capturing():
+        if self._leases and forward_ad._current_level < 0 and not _is_capturing():  # torch.func's transforms C++ sees
             with self._lock:
                 lease = self._leases.get((tuple(values), _current_stream(self._index)))
                 if lease is not None:
@@ -151,6 +148,10 @@ class CudaGraphRunner:
                     if found is not None:
                         self._store.clock = lease.last_used = self._store.clock + 1
                         return found
+        if is_transformed():  # it would be lost where inputs are copied
+            return self._eager(leaves, values)
+        if self.instead is not None:
+            return self.instead.run(leaves, values)
         return self._run(leaves, values)
 
     def _run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import symshape
 from symshape import Options, events
@@ -243,6 +244,21 @@ def test_a_graph_on_the_memory_of_the_arguments(captures: list[tuple[int, ...]],
         y.fill_(number)
         assert torch.equal(f(y), y * 2 + 1)
     assert times == [1, 1]
+
+
+def test_transforms_around_a_call_are_not_lost(captures: list[tuple[int, ...]]) -> None:
+    f, x = doubled(), torch.randn(3)
+    check(f, 3, 3, 3)
+    value, tangent = torch.func.jvp(f, (x,), (torch.ones(3),))
+    assert torch.equal(value, x * 2 + 1)
+    assert torch.equal(tangent, torch.full((3,), 2.0))
+    assert torch.equal(torch.func.vmap(f)(torch.stack([x, x + 1])), torch.stack([x * 2 + 1, x * 2 + 3]))
+    assert torch.equal(torch.func.grad(lambda given: f(given).sum())(x), torch.full((3,), 2.0))
+    with forward_ad.dual_level():
+        dual = f(forward_ad.make_dual(x, torch.ones(3)))
+        assert torch.equal(forward_ad.unpack_dual(dual).tangent, torch.full((3,), 2.0))
+        assert torch.equal(f(x), x * 2 + 1)
+    check(f, 3, 3)
 
 
 def test_a_graph_that_left_is_not_kept(captures: list[tuple[int, ...]]) -> None:
