@@ -10,10 +10,11 @@ import builtins
 import dis
 import sys
 from collections.abc import Sequence
-from types import CodeType, FrameType
+from types import FrameType
 
 import torch
 
+from symshape.tracing.symbolic.exception_tables import is_handled
 from symshape.user_code import is_ours, is_users
 
 JUMPS = {
@@ -29,7 +30,6 @@ ON_THE_WAY = ("UNARY_NOT", "TO_BOOL", "EXTENDED_ARG")
 """Those between a question and its branch."""
 _RECORDED = ("_load_global", "load_global")  # what loads a name in code that is recorded (state/hooks, or in C++)
 _MANY = 400  # instructions of a message
-_STOP_ITERATION = 3  # INTRINSIC_STOPITERATION_ERROR
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RERAISE", "SEND", "RETURN_GENERATOR")
 _STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_NAME", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR")
 
@@ -96,59 +96,7 @@ def _raised(frame: FrameType, instructions: Sequence[dis.Instruction], start: in
 def _is_caught(frame: FrameType | None) -> bool:
     """Whether the program might catch what it raises here: then it may go on."""
     while frame is not None and not (frame.f_code.co_name == "_run" and is_ours(frame.f_code.co_filename)):
-        if is_users(frame.f_code.co_filename) and _is_handled(frame.f_code, frame.f_lasti):
+        if is_users(frame.f_code.co_filename) and is_handled(frame.f_code, frame.f_lasti):
             return True
         frame = frame.f_back
     return False
-
-
-def _is_handled(code: CodeType, offset: int) -> bool:
-    """Whether what is raised there may be caught in the same code: by a handler that does not only clean up.
-
-    One that does raises again, where another handler may stand for it.
-    """
-    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
-    if not entries:
-        return False
-    instructions = list(dis.get_instructions(code))
-    passing = _ends_of_with(instructions) | _clean_ups(instructions)
-    raised: int | None = offset
-    while raised is not None:
-        target = next((each.target for each in entries if each.start <= raised < each.end), None)
-        if target is None or target not in passing:
-            return target is not None
-        raised = next(
-            (each.offset for each in instructions if each.opname == "RERAISE" and each.offset >= target), None
-        )
-    return False
-
-
-def _ends_of_with(instructions: Sequence[dis.Instruction]) -> set[int]:
-    """Where handlers begin that only end a ``with``, or clean up after one."""
-    found: set[int] = set()
-    for i, each in enumerate(instructions[:-1]):
-        after = instructions[i + 1].opname
-        if each.opname == "PUSH_EXC_INFO" and after == "WITH_EXCEPT_START":
-            found.add(each.offset)
-        if each.opname == "COPY" and after in ("POP_EXCEPT", "POP_TOP"):
-            found.add(each.offset)
-    return found
-
-
-def _clean_ups(instructions: Sequence[dis.Instruction]) -> set[int]:
-    """Where handlers begin that Python writes itself and that raise again (from 3.12 on).
-
-    Those of generators (a StopIteration becomes another error) and of comprehensions, which give a name its old value.
-    """
-    found: set[int] = set()
-    whole = True  # whether from here on nothing is done but that
-    for each in reversed(instructions):
-        if each.opname == "RERAISE":
-            whole = True
-        elif each.opname == "CALL_INTRINSIC_1":
-            whole = whole and each.arg == _STOP_ITERATION
-        else:
-            whole = whole and (each.opname in ("SWAP", "POP_TOP") or each.opname.startswith("STORE_FAST"))
-        if whole:
-            found.add(each.offset)
-    return found

@@ -15,6 +15,7 @@ from guards.terms.term import Op, Term, among
 from symshape.errors import DataDependentError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
+from symshape.tracing.symbolic.exception_tables import names_of_comprehensions
 from symshape.user_code import user_frame
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
@@ -177,7 +178,10 @@ def _locals() -> Mapping[str, Any]:
         ):
             around = around.f_back
         frame = around
-    return {} if frame is None else frame.f_locals
+    if frame is None:
+        return {}
+    hidden = names_of_comprehensions(frame)
+    return {name: value for name, value in frame.f_locals.items() if name not in hidden} if hidden else frame.f_locals
 
 
 def _readings(name: str, value: Any) -> Iterator[tuple[str, Term]]:
