@@ -139,6 +139,7 @@ def with_torch(folder: Path, name: str) -> Extension:
         library_dirs=[str(folder / "lib")],
         libraries=["c10", "torch_cpu", "torch_python"],
         define_macros=[("SYMSHAPE_TORCH", f'"{torch_version()}"')],
+        depends=sorted(map(str, Path(name.replace(".", "/")).parent.glob("*.h"))),
         extra_compile_args=["-std=c++20", "-O2", "-g0"],
         language="c++",
         optional=WANTED != "1",  # a compiler that cannot: Python's way serves
