@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, ParamSpec, TypeVar
@@ -120,16 +121,24 @@ def _autocast_depth() -> int:
     return int(depth)
 
 
-def _ask_the_device() -> None:
-    """What torch notes when it is first asked for is noted before a trace, which would take it for a change."""
+def _noted_by_torch() -> None:
+    """What torch notes when it is first asked for is noted before a trace, which would take it for a change.
+
+    How many devices there are; and, once Dynamo is loaded, its mark on modules that are made (2.11 to 2.13).
+    """
     if torch.cuda.is_initialized():
         torch.cuda.device_count()
+    marking = sys.modules.get("torch._dynamo.mutation_guard")
+    if marking is not None and getattr(torch.nn.Module, "___needs_generation_tag_patch", True):
+        install = getattr(marking, "install_generation_tagging_init", None)  # absent while it is being loaded
+        if install is not None:
+            install()
 
 
 @contextmanager
 def while_tracing() -> Iterator[None]:
     """All of these modes."""
-    _ask_the_device()
+    _noted_by_torch()
     with (
         compiling(),
         without_dynamo(),

@@ -93,12 +93,20 @@ _OURS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _run(function: Callable[..., Any], *args: Any) -> Any:
+    """In place of what compiles a function that holds such an operator, by Dynamo, and runs it: it is traced here."""
+    return function(*args)
+
+
 def _table() -> dict[int, Any]:
     found: dict[int, Any] = {}
     for name, ours in _OURS.items():
         operator = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None)
         if operator is not None:  # a torch may lack it
             found[id(operator)] = _exchanged(operator, ours)
+    compiling = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.utils"), "_maybe_compile_and_run_fn", None)
+    if compiling is not None:  # (2.11 to 2.13)
+        found[id(compiling)] = _run
     found[id(torch.cond)] = _torch_cond
     return found
 

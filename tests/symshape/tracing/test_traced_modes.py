@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import symshape
 from symshape.calls.modes import modes
-from symshape.tracing.traced_modes import compiling, without_autocast, without_autocast_cache
+from symshape.tracing.traced_modes import compiling, while_tracing, without_autocast, without_autocast_cache
 from tests.symshape.eager import agree
 
 R = torch.randn
@@ -112,3 +112,33 @@ def test_the_reason_is_the_one_of_the_program_as_eager_runs_it() -> None:
     with pytest.warns(symshape.FallbackWarning, match="needs to know whether"):
         assert torch.equal(fast(torch.ones(3)), torch.ones(3))
     assert torch.equal(symshape.compile(_only_in_eager)(torch.ones(2, 2)), torch.ones(2, 2))
+
+
+def test_what_dynamo_marks_modules_with_is_no_change_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does so once, when something is first compiled: in the program itself."""
+    import torch._dynamo.mutation_guard as marking
+
+    marking.install_generation_tagging_init()
+    for name in ("__init__", "__setstate__"):
+        monkeypatch.setattr(nn.Module, name, getattr(nn.Module, name))
+    monkeypatch.setattr(nn.Module, "___needs_generation_tag_patch", True)
+
+    with while_tracing():
+        assert not getattr(nn.Module, "___needs_generation_tag_patch")  # noqa: B009 - no name of this class
+        before = nn.Module.__init__
+        x = torch.ones(3)
+        assert torch.equal(torch.compile(lambda each: each * 2, backend="eager")(x), x * 2)
+        assert nn.Module.__init__ is before
+
+
+def test_a_scan_is_not_compiled_by_dynamo(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._higher_order_ops.scan import scan
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return scan(lambda carry, row: (carry + row, carry * row), torch.zeros(2), x)[1]  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(torch, "compile", None)
+    traced = symshape.trace(fn, torch.randn(5, 2))
+    monkeypatch.undo()
+    x = torch.randn(4, 2)
+    torch.testing.assert_close(traced(x), fn(x))
