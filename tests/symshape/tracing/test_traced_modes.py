@@ -124,7 +124,7 @@ def test_what_dynamo_marks_modules_with_is_no_change_of_the_program(monkeypatch:
     monkeypatch.setattr(nn.Module, "___needs_generation_tag_patch", True)
 
     with while_tracing():
-        assert not getattr(nn.Module, "___needs_generation_tag_patch")  # noqa: B009 - no name of this class
+        assert not getattr(nn.Module, "___needs_generation_tag_patch")
         before = nn.Module.__init__
         x = torch.ones(3)
         assert torch.equal(torch.compile(lambda each: each * 2, backend="eager")(x), x * 2)
