@@ -30,6 +30,7 @@ ON_THE_WAY = ("UNARY_NOT", "TO_BOOL", "EXTENDED_ARG")
 """Those between a question and its branch."""
 _RECORDED = ("_load_global", "load_global")  # what loads a name in code that is recorded (state/hooks, or in C++)
 _MANY = 400  # instructions of a message
+_AS_A_BOOL = 16  # in the argument of COMPARE_OP
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RERAISE", "SEND", "RETURN_GENERATOR")
 _STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_NAME", "STORE_DEREF", "DELETE_ATTR", "DELETE_SUBSCR")
 
@@ -45,7 +46,7 @@ def way_on() -> tuple[bool, type[Exception]] | None:
     instructions = list(dis.get_instructions(frame.f_code))
     at = next((i for i, each in enumerate(instructions) if each.offset == frame.f_lasti), None)
     negated = False
-    while at is not None and at < len(instructions) and instructions[at].opname in ON_THE_WAY:
+    while at is not None and at < len(instructions) and leads_to_a_branch(instructions[at]):
         negated ^= instructions[at].opname == "UNARY_NOT"
         at += 1
     jumps_if = JUMPS.get(instructions[at].opname) if at is not None and at < len(instructions) else None
@@ -58,6 +59,13 @@ def way_on() -> tuple[bool, type[Exception]] | None:
     kind = jumping or falling
     assert kind is not None
     return (jumps_if if jumping is None else not jumps_if) ^ negated, kind
+
+
+def leads_to_a_branch(instruction: dis.Instruction) -> bool:
+    """Whether an instruction asks for a truth on the way to a branch: a comparison does so itself in Python 3.13."""
+    if instruction.opname == "COMPARE_OP":
+        return sys.version_info >= (3, 13) and bool((instruction.arg or 0) & _AS_A_BOOL)
+    return instruction.opname in ON_THE_WAY
 
 
 def is_caught() -> bool:

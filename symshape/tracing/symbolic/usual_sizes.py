@@ -20,12 +20,12 @@ from guards.asking.questions import ask
 from guards.facts.facts import Facts
 from guards.terms import boolean, fold
 from guards.terms.term import Term
-from symshape.tracing.symbolic.raising_branches import JUMPS, ON_THE_WAY, asking
+from symshape.tracing.symbolic.raising_branches import JUMPS, asking, leads_to_a_branch
 from symshape.user_code import is_optimisers, is_torchs
 
 _SEVERAL = 2
 _CONSTRAINTS = os.path.join(os.path.dirname(torch.__file__), "distributions", "constraints.py")
-_TESTS = (*JUMPS, *ON_THE_WAY, "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "CONTAINS_OP")
+_TESTS = (*JUMPS, "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "CONTAINS_OP")
 
 
 class Known(Protocol):
@@ -68,4 +68,5 @@ def _torch_asks() -> bool:
     code = frame.f_code
     if is_torchs(code.co_filename):
         return not is_optimisers(code.co_filename)
-    return all(each.opname not in _TESTS for each in dis.get_instructions(code) if each.offset == frame.f_lasti)
+    asks = (each for each in dis.get_instructions(code) if each.offset == frame.f_lasti)
+    return not any(each.opname in _TESTS or leads_to_a_branch(each) for each in asks)
