@@ -6,6 +6,7 @@ import abc
 import functools
 import os
 import random
+import sys
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
@@ -140,6 +141,7 @@ def _change(rng: random.Random, kinds: list[Any]) -> Callable[[], Any]:
     return lambda: setattr(kind, name, value)
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 13) and not ready(), reason="objects' attributes are told of to nobody")
 @pytest.mark.parametrize("seed", range(60))
 def test_no_class_answers_otherwise_while_what_is_watched_stays(seed: int) -> None:
     assert torch._dynamo.guards  # by whose guards dictionaries are watched
