@@ -23,6 +23,7 @@ from symshape.tracing.intercept import (
     interpolate,
     plain_sizes,
     pools,
+    quantiles,
     recurrent,
     sized_composites,
     spectra,
@@ -183,6 +184,7 @@ _handlers.update(pools.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
 _handlers.update(statistics.HANDLERS)
+_handlers.update(quantiles.HANDLERS)
 _handlers.update(connectionist.HANDLERS)
 _handlers.update(sized_composites.HANDLERS)
 _handlers.update(values_alone.HANDLERS)
