@@ -49,7 +49,7 @@ def _made(model: Callable[..., Any], *arguments: torch.Tensor) -> tuple[Template
 
 
 FORMS_OF_TWO = set() if torch.torch_version.TorchVersion(torch.__version__) >= "2.13" else {"encoder with a mask"}
-"""With torch 2.11, C++ asks whether the mask is one for the batch: a batch of 2 is alone in its bucket then, and exact."""
+"""With torch 2.11, C++ asks whether a mask is for the whole batch: one of 2 is alone in its bucket, and exact."""
 
 
 @pytest.mark.parametrize(("name", "make", "call"), [row[:3] for row in WHOLE], ids=[row[0] for row in WHOLE])
