@@ -12,7 +12,7 @@ import attrs
 import torch
 
 from symshape.calls.arguments import computes_as_torchs
-from symshape.tracing.intercept.products import of_symbols
+from symshape.tracing.intercept.products import SIZES_ARE_SYMBOLS, of_symbols
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -114,6 +114,8 @@ def distances(
 
 def _taken_apart(*args: Any, **named: Any) -> Any:
     """Attention as C++ takes it apart, but for the matrix products in it where their sizes would be fixed."""
+    if not SIZES_ARE_SYMBOLS and named["scale"] is None and type(args[0]) is SymbolicTensor and args[0].dim():
+        bool(args[0].size(-1) == 0)  # by whose root it divides; its products would ask, too
     with of_symbols():
         return _plain_attention(*args, **named)
 
