@@ -299,6 +299,9 @@ def grow(
     """More variables, if a program tells of some: the program for calls with them, the call, and its structure.
 
     The program serves the values that they have now; the entries before it serve no call any more, and leave.
+
+    Raises:
+        AskAgain: the variables before have other values than the program was traced with, so nobody knows its call.
     """
     new = [*program.variables, *_numbers(program, layout, cache)]
     if not new:
@@ -316,6 +319,9 @@ def grow(
     _, structure, _ = read(fn, args, kwargs, variables)
     call = take_apart(fn, args, kwargs, variables)
     pairs = list(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
+    traced = program.call
+    if call.keys[: len(traced.keys)] != traced.keys:  # what a variable is read from is gone since it was
+        raise AskAgain
     more = [Slot(source, arithmetic.const(value)) for source, value in pairs[len(program.slots) :]]
     return attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)), call, structure
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -183,6 +184,9 @@ class _Reader:
             return value
         if isinstance(val, torch.SymInt):
             return self._sizes.term(val)
+        if isinstance(val, torch.SymBool):  # torch 2.11 keeps conditions on sizes for backward, beside the sizes
+            with suppress(UnsupportedError):
+                return self._sizes.term(val)
         return val if isinstance(val, (*_NUMBERS, type(None))) else _Unknown(self._paths[position], type(val))
 
     def _attribute(self, target: str) -> Any:

@@ -19,6 +19,7 @@ from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import Node, Step, Value
 from symshape.tracing.gradients import MadeByAutograd, reached
+from symshape.tracing.intercept.products import of_symbols_if_transformed
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -103,7 +104,8 @@ class SpentHistories:
             if threading.get_ident() == thread:
                 self.runs += 1
                 self._check_given(outputs, args[3])
-            result = engine(outputs, *args, **kwargs)
+            with of_symbols_if_transformed():
+                result = engine(outputs, *args, **kwargs)
             kept, inputs = args[1], args[3]
             if not kept and threading.get_ident() == thread:
                 self._note(outputs, inputs)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.symshape.everyday import program as _program
-from tests.symshape.everyday.known import KNOWN
+from tests.symshape.everyday.known import KNOWN, KNOWN_IN_INFERENCE
 from tests.symshape.everyday.program import PROGRAMS, Program, judge
 
 _NO_PROGRAMS = ("__init__", "known", "program")
@@ -24,7 +24,7 @@ for _each in sorted(Path(_program.__file__).parent.glob("*.py")):
 def test_right_and_dynamic(program: Program, inference: bool) -> None:
     """Also in inference mode, where C++ hands composites over whole."""
     verdict = judge(program, around=torch.inference_mode) if inference else judge(program)
-    known = KNOWN.get(str(program))
+    known = (KNOWN | KNOWN_IN_INFERENCE if inference else KNOWN).get(str(program))
     if known is None:
         assert verdict.outcome == program.keeps, verdict.detail
     else:
@@ -40,8 +40,9 @@ def test_never_wrong_under_autocast(program: Program) -> None:
 
 
 def test_known_ones_are_programs_and_none_is_wrong() -> None:
-    assert PROGRAMS.keys() >= KNOWN.keys(), f"no such programs: {KNOWN.keys() - PROGRAMS.keys()}"
-    assert all(each.outcome != "wrong" and each.reason for each in KNOWN.values())
+    for known in (KNOWN, KNOWN_IN_INFERENCE):
+        assert PROGRAMS.keys() >= known.keys(), f"no such programs: {known.keys() - PROGRAMS.keys()}"
+        assert all(each.outcome != "wrong" and each.reason for each in known.values())
 
 
 def test_there_are_many() -> None:

@@ -153,15 +153,7 @@ def outputs_equal(model: torch.nn.Module, served: Callable[..., Any], arguments:
         assert torch.equal(ours, theirs), (ours - theirs).abs().max()
 
 
-# The math and the flash path of attention, in C++, ask more of sizes before 2.13 than they need.
-NARROW_ATTENTION = pytest.mark.xfail(
-    torch.__version__ < "2.13", raises=symshape.errors.GuardViolation, strict=True, reason="torch's own guards"
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=NARROW_ATTENTION) if name == "vit" else name for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_model(name: str) -> None:
     case = CASES[name]
     torch.manual_seed(0)
@@ -189,7 +181,6 @@ def test_batches_and_sequences_of_one_get_a_trace_of_their_own_where_the_program
     assert compiled.stats().traces <= 4
 
 
-@NARROW_ATTENTION
 def test_training_a_model_gives_the_gradients_of_eager() -> None:
     torch.manual_seed(0)
     model = gpt2().train()  # with dropout

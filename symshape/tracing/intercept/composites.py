@@ -20,6 +20,7 @@ from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_a
 from meta_fns.errors import ShapeError
 from symshape.errors import ProgramError
 from symshape.graph.reshape_copies import Copied
+from symshape.tracing.intercept import products
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 from symshape.user_code import user_location
@@ -152,7 +153,7 @@ def linear(
     """
     spec = _spec(input)
     if len(spec.sizes) < 2 or weight.dim() != 2:
-        return torch._C._nn.linear(input, weight, bias)
+        return products.linear(input, weight, bias)  # type: ignore[no-any-return]
     if bias is not None and len(spec.sizes) == 2:
         return torch.addmm(bias, input, weight.t())
     if bias is not None and spec.canonical():
@@ -176,7 +177,7 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A
     """
     a, b = _spec(input), _spec(other)
     if len(a.sizes) < 2 or len(b.sizes) < 2 or len(a.sizes) < len(b.sizes):
-        return _torch_matmul(input, other)
+        return products.matmul(input, other)  # type: ignore[no-any-return]
     if len(a.sizes) == 2:
         return torch.mm(input, other)
     if len(b.sizes) == 2 and (other.requires_grad or _rows_collapse(a)):
@@ -187,10 +188,6 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A
         result = torch.bmm(_batched(input, a, batch), _batched(other, b, batch))
         sizes = (*batch, a.sizes[-2], b.sizes[-1])
     return _unsafe_view(result, [outward(size) for size in sizes])  # type: ignore[no-any-return]
-
-
-def _torch_matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    return torch._C._VariableFunctions.matmul(left, right)
 
 
 def _rows_collapse(spec: TensorSpec) -> bool:

@@ -1,7 +1,7 @@
 """The operators that take functions, as torch's own code loads them while it is recorded: ``torch.cond`` and its kin.
 
 What a program calls (``torch.cond``, ``while_loop``, ``scan``) checks its arguments and would then compile a call of
-the operator; a trace makes a node of it instead.  (Private names, checked on 2.13.)
+the operator; a trace makes a node of it instead.  (Private names, checked on 2.11 and 2.13.)
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from symshape import events
 from symshape.errors import DataDependentError, SymShapeError, UnsupportedError
+from symshape.tracing.intercept.products import in_python
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -63,6 +64,9 @@ def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
     Inside, views of what requires gradients do so, too, as in eager; what the op returns is told so by C++, if it is
     one of those that make views.
     """
+    product = in_python(op)
+    if product is not None:
+        return product(*args, **kwargs)
     key = DispatchKey.ADInplaceOrView
     excluded = torch._C._dispatch_tls_local_exclude_set()
     if not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key):

@@ -23,6 +23,7 @@ from symshape.tracing.intercept import (
     interpolate,
     plain_sizes,
     pools,
+    quantiles,
     recurrent,
     sized_composites,
     spectra,
@@ -34,6 +35,7 @@ from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.casts_inside import CAST_INSIDE, check_cast_inside
 from symshape.tracing.intercept.indexing import getitem, is_symbolic, setitem
 from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
+from symshape.tracing.intercept.products import PRODUCTS, with_symbols
 from symshape.tracing.intercept.repeats import REPEATED, Repeats
 from symshape.tracing.intercept.replay import RepeatingTrace
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
@@ -128,7 +130,7 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.flatten: composites.flatten,
     torch.Tensor.fill_diagonal_: composites.fill_diagonal_,
     torch.flatten: composites.flatten,
-    torch.nn.functional.linear: composites.linear,
+    torch.nn.functional.linear: with_symbols(composites.linear),
     torch.nn.functional.one_hot: composites.one_hot,
     torch.max_pool1d: composites.max_pool1d,
     torch.nn.functional.max_pool1d: composites.max_pool1d,
@@ -139,9 +141,9 @@ _handlers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.is_contiguous: _is_contiguous,
     torch.Tensor.storage_offset: _storage_offset,
     torch.nn.functional.interpolate: interpolate.interpolate,
-    torch.matmul: composites.matmul,
-    torch.Tensor.matmul: composites.matmul,
-    torch.Tensor.__matmul__: composites.matmul,
+    torch.matmul: with_symbols(composites.matmul),
+    torch.Tensor.matmul: with_symbols(composites.matmul),
+    torch.Tensor.__matmul__: with_symbols(composites.matmul),
 }
 
 
@@ -182,6 +184,7 @@ _handlers.update(pools.HANDLERS)
 _handlers.update(unbacked_composites.HANDLERS)
 _handlers.update(spectra.HANDLERS)
 _handlers.update(statistics.HANDLERS)
+_handlers.update(quantiles.HANDLERS)
 _handlers.update(connectionist.HANDLERS)
 _handlers.update(sized_composites.HANDLERS)
 _handlers.update(values_alone.HANDLERS)
@@ -306,13 +309,14 @@ class FunctionMode(TorchFunctionMode):
             check_cast_inside(func)
         if kwargs and "out" in kwargs:  # no handler writes into one
             if kwargs["out"] is not None:
-                return func(*args, **kwargs)
+                return PRODUCTS.get(func, func)(*args, **kwargs)
             kwargs = {name: each for name, each in kwargs.items() if name != "out"}
         if func in REPEATED:
             if func is ATTENTION:
                 args, kwargs = self._masks.left_out(args, kwargs)
             ours = bool(args) and (type(args[0]) is SymbolicTensor or _is_indexed(func, args))
-            handler = _handlers.get(func, func) if ours else func
+            handler = _handlers.get(func) if ours else None
+            handler = handler or PRODUCTS.get(func, func)
             return self._repeats.call(func, args, kwargs, handler)
         if args and type(args[0]) is SymbolicTensor:
             handler = _handlers.get(func)
@@ -334,6 +338,7 @@ class FunctionMode(TorchFunctionMode):
             return plain_sizes.pad_sequence(*args, **kwargs or {})
         elif func in plain_sizes.OPS:
             return plain_sizes.make(func, self._trace, args, kwargs or {})
+        func = PRODUCTS.get(func, func)
         return func(*args, **kwargs) if kwargs else func(*args)
 
     def __enter__(self) -> FunctionMode:

@@ -6,11 +6,14 @@ tell: C++ reads it from an index that is a tensor without dimensions, as ``x[sco
 
 from __future__ import annotations
 
+import operator
 from types import EllipsisType
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
+from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _plain_getitem = torch.Tensor.__getitem__
@@ -18,6 +21,8 @@ _plain_setitem = torch.Tensor.__setitem__
 _BASIC = (int, torch.SymInt, slice, EllipsisType, type(None))
 _POSITIONS = (torch.int64, torch.int32, torch.int16, torch.int8)
 _TENSORS = (torch.Tensor, torch.nn.Parameter, SymbolicTensor)
+_ASKS_WHAT_FITS = torch.torch_version.TorchVersion(torch.__version__) < "2.13"
+"""Whether C++ asks if what is written has the sizes of its place, where only data tell that."""
 
 
 def getitem(tensor: torch.Tensor, index: Any) -> Any:
@@ -36,12 +41,36 @@ def setitem(tensor: torch.Tensor, index: Any, value: Any) -> None:
     """``tensor[index] = value``: where ``getitem`` takes the index apart, the value goes into the view."""
     index = _with_numbers(index)
     parts = index if type(index) is tuple else (index,)
-    if not any(type(item) is torch.SymInt for item in parts):
+    if _ASKS_WHAT_FITS and type(tensor) is type(value) is SymbolicTensor and _basic(parts, tensor.dim()):
+        _write(getitem(tensor, index), value)
+    elif not any(type(item) is torch.SymInt for item in parts):
         _plain_setitem(tensor, index, value)
     elif _basic(parts, tensor.dim()):
         _plain_setitem(getitem(tensor, index), ..., value)
     else:
         _plain_setitem(*_picked(tensor, parts), value)
+
+
+def _write(place: Any, value: SymbolicTensor) -> None:
+    """A value into a view, as C++ of 2.13 does: it is broadcast where its sizes are not known to be those of the view.
+
+    Source: aten/src/ATen/TensorIndexing.h (``copy_to``).
+    """
+    sizes = value._spec.sizes
+    if type(place) is not SymbolicTensor or all(type(s) is int or s.has_hint() for s in (*sizes, *place._spec.sizes)):
+        _plain_setitem(place, ..., value)
+    elif len(sizes) == place.dim() and all(map(guard_or_false, map(operator.eq, place.shape, value.shape))):
+        place.copy_(value)
+    elif not sizes:
+        _plain_setitem(place, ..., value)
+    else:
+        ones = next((d for d, size in enumerate(sizes) if _may_be_more(size)), len(sizes))
+        place.copy_(value.view(value.shape[ones:]).expand(place.shape))
+
+
+def _may_be_more(size: Any) -> bool:
+    """Whether a size is not known to be 1."""
+    return bool((type(size) is IntNode and not size.has_hint()) or size != 1)
 
 
 def is_symbolic(index: Any) -> bool:

@@ -12,6 +12,7 @@ import attrs
 import torch
 
 from symshape.calls.arguments import computes_as_torchs
+from symshape.tracing.intercept.products import SIZES_ARE_SYMBOLS, of_symbols
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -25,8 +26,6 @@ _MODES: dict[str | None, int] = {
     "use_mm_for_euclid_dist": 1,
     "donot_use_mm_for_euclid_dist": 2,
 }
-_SIZES_ARE_SYMBOLS = torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
-"""Whether matmul in C++ takes sizes as symbols, which fixes none of them."""
 
 
 def _is_unbacked(*tensors: Any) -> bool:
@@ -114,15 +113,10 @@ def distances(
 
 
 def _taken_apart(*args: Any, **named: Any) -> Any:
-    """Attention as C++ takes it apart; the matrix products in it as Python does where C++ asks for plain sizes.
-
-    Torch's dispatcher in Python serves that to torch's own tracers, too.  (A private name, checked on 2.11 to 2.13.)
-    """
-    if _SIZES_ARE_SYMBOLS:
-        return _plain_attention(*args, **named)
-    from torch._dispatch.python import enable_python_dispatcher
-
-    with enable_python_dispatcher():
+    """Attention as C++ takes it apart, but for the matrix products in it where their sizes would be fixed."""
+    if not SIZES_ARE_SYMBOLS and named["scale"] is None and type(args[0]) is SymbolicTensor and args[0].dim():
+        bool(args[0].size(-1) == 0)  # by whose root it divides; its products would ask, too
+    with of_symbols():
         return _plain_attention(*args, **named)
 
 

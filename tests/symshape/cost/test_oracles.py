@@ -25,11 +25,16 @@ PROGRAMS = programs()
 
 
 def _sdpa_on_cpu(query: Any, key: Any, value: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
-    return int(sdpa_flop_count(query, key, value))
+    return int(sdpa_flop_count(query, *_for_each_head(query, key, value)))
 
 
 def _sdpa_backward_on_cpu(grad: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> int:
-    return int(sdpa_backward_flop_count(grad, query, key, value))
+    return int(sdpa_backward_flop_count(grad, query, *_for_each_head(query, key, value)))
+
+
+def _for_each_head(query: Any, *shared: Any) -> list[Any]:
+    """The sizes of keys and values that several heads share, with one for each, as the counter of torch 2.11 needs."""
+    return [(each[0], query[1], *each[2:]) for each in shared]
 
 
 # The flop counter knows the attention of CUDA alone; that of the CPU is the same products.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import torch
 
 
 @attrs.frozen
@@ -23,3 +24,9 @@ KNOWN: dict[str, Known] = {
         "n", "affine_grid takes the least of the sizes: it only wants to know whether one is 0"
     ),
 }
+KNOWN_IN_INFERENCE: dict[str, Known] = (
+    {}
+    if torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
+    else {"modules-jvp_of_a_function": Known("refused", "torch 2.11 itself finds tangents of zeros in inference mode")}
+)
+"""In inference mode alone."""

@@ -9,6 +9,7 @@ import torch
 
 import symshape
 from symshape import Dim, DimError, Options
+from symshape.frontends.dynamo import symshape_backend
 from symshape.frontends.dynamo_graph import alive
 from tests.symshape.frontends.calling import same, traces
 
@@ -150,7 +151,7 @@ def test_slices_of_a_larger_tensor_are_one_graph_of_the_backend() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x).sum(0) + x.mean()
 
-    backed = torch.compile(fn, backend="symshape", dynamic=True)
+    backed = torch.compile(fn, backend=symshape_backend, dynamic=True)
     before = {id(each) for each in alive}
     for start, number in ((0, 5), (3, 5), (10, 7), (20, 9), (0, 64)):
         assert torch.equal(backed(big[start : start + number]), fn(big[start : start + number]))

@@ -25,6 +25,7 @@ def _flops(rows: int) -> int:
     return 2 * rows * 4 * 5
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end of each cycle")  # by torch 2.11, of itself
 def test_torchs_profiler_shows_entries() -> None:
     compiled = symshape.compile(product, dynamic=True)
     compiled(torch.ones(3, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from torch import nn
 
 import symshape
 from symshape import UnsupportedError
-from symshape.runtime.variables import _SHORTEST
+from symshape.runtime.variables import _SHORTEST, Layout
 from tests.symshape.tracing.state.test_stores import another_thread
 from tests.worlds.world import look
 
@@ -309,3 +310,35 @@ def test_a_copy_starts_anew() -> None:
     copied(torch.ones(1, 1, 8))
     assert copied.fn.position == 3
     assert model.position == 2
+
+
+def test_what_a_variable_is_read_from_may_be_gone_when_there_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program was made a part of calls whose gradients are not there: it raised IndexError for each."""
+
+    @symshape.compile
+    def step(model: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        model.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    def add(layout: Layout, *args: Any) -> None:
+        gc.collect()
+        plain(layout, *args)
+
+    model = nn.Linear(3, 2)
+    for n in (3, 4, 5):
+        step(model, torch.ones(n, 3))
+    plain = Layout.add
+    monkeypatch.setattr(Layout, "add", add)
+    held: list[Any] = [model.weight, model.bias]
+    held.append(held)  # until garbage is collected
+    gc.disable()
+    try:
+        del model, held
+        for _ in range(3):
+            other, x = nn.Linear(3, 2), torch.rand(3, 3)
+            assert torch.equal(step(other, x), other(x).square().sum().detach())
+            assert other.weight.grad is not None
+    finally:
+        gc.enable()

@@ -13,6 +13,7 @@ import symshape
 from symshape import events
 from symshape.calls.copies import copy_call
 from symshape.errors import InputError, VerificationError
+from symshape.frontends.dynamo import symshape_backend
 from symshape.runtime.verify import Verifier
 
 R = torch.randn
@@ -258,11 +259,11 @@ def test_a_wrong_entry_leaves_the_cache() -> None:
 
 def test_the_backend_takes_the_option() -> None:
     torch._dynamo.reset()
-    fn = torch.compile(lambda x: x.relu() + 1, backend="symshape", dynamic=True, options={"verify": 1})
+    fn = torch.compile(lambda x: x.relu() + 1, backend=symshape_backend, dynamic=True, options={"verify": 1})
     for n in (3, 5, 4):
         assert fn(torch.ones(n)).tolist() == [2.0] * n
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="verify must be a number from 0 to 1"):
-        torch.compile(lambda x: x * 2, backend="symshape", options={"verify": 2})(torch.ones(3))
+        torch.compile(lambda x: x * 2, backend=symshape_backend, options={"verify": 2})(torch.ones(3))
     torch._dynamo.reset()
 
 

@@ -11,6 +11,7 @@ import torch
 
 import symshape
 from symshape import MissError
+from symshape.frontends.dynamo import symshape_backend
 from symshape.store.ranks import Ranks
 from tests.symshape.store.storing import compiled, counts, entries
 
@@ -153,7 +154,7 @@ def test_where_it_makes_no_sense(tmp_path: Path) -> None:
         symshape.compile(rows, store=Ranks(), options={"on_miss": "error"})
     with pytest.raises(symshape.InputError, match="on_miss must be one of"):
         symshape.Options(on_miss="eager")  # type: ignore[arg-type]
-    backed: Any = torch.compile(rows, backend="symshape", options={"on_miss": "error"})
+    backed: Any = torch.compile(rows, backend=symshape_backend, options={"on_miss": "error"})
     with pytest.raises(Exception, match=r"on_miss is for symshape\.compile"):
         backed(torch.ones(8))
     torch._dynamo.reset()

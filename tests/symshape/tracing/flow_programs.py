@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._higher_order_ops.scan import scan
 
 Program = Callable[[Any, Tensor, Tensor], Tensor]
 
@@ -15,6 +17,8 @@ _LINEAR = torch.nn.Linear(3, 3)
 _SCALE = torch.nn.Parameter(torch.rand(3))
 PARAMETERS = [*_LINEAR.parameters(), _SCALE]
 """What the programs read besides their arguments."""
+ROWS_GO_BACK = "movedim(elem, 0, dim)" in inspect.getsource(scan)
+"""Whether ``scan`` stacks its results along ``dim`` (2.13) rather than along their first dimension (2.11)."""
 _UNARY: tuple[Callable[[Tensor], Tensor], ...] = (
     *(torch.sin, torch.tanh, torch.neg, torch.abs),
     *(lambda t: t * 2, lambda t: t.cumsum(0), lambda t: t.softmax(-1), lambda t: t.flip([0])),
@@ -113,7 +117,7 @@ def _scan(rng: random.Random, depth: int) -> Program:
             dim=dim,
             reverse=reverse,
         )
-        return state + made.sum(dim)  # type: ignore[no-any-return]
+        return state + made.sum(dim if ROWS_GO_BACK else 0)  # type: ignore[no-any-return]
 
     return run
 

@@ -12,6 +12,7 @@ from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
 from torch.utils import _pytree as pytree
 
 import symshape
+from tests.symshape.tracing.flow_programs import ROWS_GO_BACK
 
 SIZES = (3, 5, 9, 2, 40, 1)
 """The lengths of most tests, in the order of calls."""
@@ -53,7 +54,9 @@ class Plain:
             made.append(row)
         stacked = pytree.tree_map(lambda *rows: torch.stack(rows), *made)
         stacked = pytree.tree_map(lambda each: each.flip([0]), stacked) if reverse else stacked
-        return state, pytree.tree_map(lambda each: each.movedim(0, dim) if dim < each.ndim else each, stacked)
+        if ROWS_GO_BACK:
+            stacked = pytree.tree_map(lambda each: each.movedim(0, dim) if dim < each.ndim else each, stacked)
+        return state, stacked
 
     associative_scan = staticmethod(torch_associative_scan)
 

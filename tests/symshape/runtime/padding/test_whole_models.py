@@ -186,6 +186,14 @@ MODELS: tuple[Whole, ...] = (
 )
 
 
+EXACT: dict[str, set[str]] = (
+    {}
+    if torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
+    else {"a cache written in place": {"s0", "s1", "s3"}}
+)
+"""With torch 2.11, C++ does not ask whether the batch is 1, and no guard tells the planner how its rows are made up."""
+
+
 @pytest.mark.usefixtures("planned_both_ways")
 @pytest.mark.parametrize("whole", MODELS, ids=lambda each: each.name)
 def test_every_size_is_padded(whole: Whole) -> None:
@@ -196,9 +204,10 @@ def test_every_size_is_padded(whole: Whole) -> None:
     compiled = _check(lambda *given: run(*given), calls)
     runner = _runner(compiled)
     padding = runner.padding()
-    assert not runner.refusals, padding
+    exact = EXACT.get(whole.name, set())
+    assert runner.refusals.keys() == exact, padding
     dynamic = {name for name, each in padding.symbols.items() if not each.fixed}
-    assert set(padding.padded) == dynamic, padding
+    assert set(padding.padded) == dynamic - exact, padding
     assert "s0" in dynamic
     assert len(dynamic) >= 2
     assert len(runner.buckets) <= 5

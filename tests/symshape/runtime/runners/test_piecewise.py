@@ -11,6 +11,7 @@ from torch import nn
 
 import symshape
 from symshape import Options, events
+from symshape.frontends.dynamo import symshape_backend
 from symshape.runtime.pieces import cutting
 from symshape.runtime.runners import cuda_graph, padded, uncaptured
 from symshape.runtime.runners.capture import CaptureFailed
@@ -194,7 +195,7 @@ def test_what_is_told() -> None:
     assert "u0: padded to" in told
     piece = told.partition("  piece 2 runs as it is:\n    aten.nonzero.default: it reads data on the host")[2]
     line = piece.splitlines()[0]
-    assert "test_piecewise.py:46 in Keeping.forward" in line
+    assert "test_piecewise.py:47 in Keeping.forward" in line
     assert "; a mask in place of what is selected (torch.where)" in line
     traced = symshape.trace(Keeping().eval(), torch.randn(2, 9, 16), dynamic=True).padding()
     assert list(traced.pieces) == ["piece 1 of 3", "piece 3 of 3"]
@@ -376,7 +377,9 @@ def test_through_torch_compile() -> None:
         kept = (y[:, 0] > 0.05).nonzero()[:, 0]
         return second(y[kept]).softmax(-1), kept
 
-    compiled: Any = torch.compile(fn, backend="symshape", dynamic=True, fullgraph=True, options={"runner": "padded"})
+    compiled: Any = torch.compile(
+        fn, backend=symshape_backend, dynamic=True, fullgraph=True, options={"runner": "padded"}
+    )
     for n in (9, 17, 12, 30, 9, 11):
         x = torch.randn(n, 8)
         for place, (mine, theirs) in enumerate(zip(compiled(x), fn(x), strict=True)):

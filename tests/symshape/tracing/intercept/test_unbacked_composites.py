@@ -121,3 +121,11 @@ def test_a_mask_that_is_broadcast_takes_the_fused_kernel(sizes: tuple[int | str,
         traced, seen = agree(fn, call(2, 5, 6), call(3, 4, 7), call(5, 7, 7), dynamic=True)
     assert seen == ["equal"] * 3
     assert [str(node.op) for node in traced.graph.nodes] == ["aten._scaled_dot_product_flash_attention_for_cpu.default"]
+
+
+@pytest.mark.parametrize("heads", [(), (2, 3)])
+def test_attention_of_heads_without_a_width(heads: tuple[int, ...]) -> None:
+    """Whose scale is that of no number."""
+    calls = [(R(*heads, *sizes),) for sizes in ((4, 2), (5, 0), (3, 2), (3, 0))]
+    _, seen = agree(lambda q: F.scaled_dot_product_attention(q, q, q), *calls, dynamic=True)
+    assert seen == ["equal", "refused", "equal", "refused"]

@@ -1,0 +1,115 @@
+"""Matrix products of which C++ of torch before 2.13 asks for plain sizes, which would be fixed.
+
+Its ``matmul`` does so, and what is made of it: linear layers and attention in torch's own functions (which no function
+mode is told of), and any product under ``vmap``, whose rules call it.  Torch's dispatcher in Python has a ``matmul``
+of its own, which serves torch's own tracers, too (of rows that lie apart it makes ``bmm`` where C++ has ``mm``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from symshape.tracing.intercept.vmapped_branches import is_transformed
+
+aten = torch.ops.aten
+SIZES_ARE_SYMBOLS = torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
+"""Whether matmul in C++ takes sizes as symbols, which fixes none of them."""
+
+
+def of_symbols() -> contextlib.AbstractContextManager[Any]:
+    """Inside, matrix products take sizes as symbols.  (Private names, checked on 2.11 to 2.13.)
+
+    Dropout is another op inside, of the same numbers, where its probability is less than 1.
+    """
+    if SIZES_ARE_SYMBOLS:
+        return contextlib.nullcontext()
+    import torch._decomp.decompositions as definitions  # fills in what the dispatcher finds
+    from torch._dispatch.python import enable_python_dispatcher
+
+    del definitions
+    return enable_python_dispatcher()  # type: ignore[no-any-return, no-untyped-call, unused-ignore]
+
+
+def of_symbols_if_transformed() -> contextlib.AbstractContextManager[Any]:
+    """The same under a transform of ``torch.func``."""
+    return of_symbols() if is_transformed() else contextlib.nullcontext()
+
+
+def in_python(op: OpOverload) -> Callable[..., Any] | None:
+    """Torch's definition in Python of a product that C++ would hand over whole and compute with plain sizes."""
+    if SIZES_ARE_SYMBOLS or op not in (aten.matmul.default, aten.matmul.out):
+        return None
+    from torch._decomp.decompositions import matmul
+
+    return matmul  # type: ignore[no-any-return, unused-ignore]
+
+
+def matmul(input: Any, other: Any) -> Any:  # noqa: A002 - torch's own name
+    """``torch.matmul``.  Under ``vmap`` C++ would not ask for a definition in Python."""
+    found = in_python(aten.matmul.default) if is_transformed() else None
+    with of_symbols():
+        return (found or _plain_matmul)(input, other)
+
+
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 - torch's own name
+    """``F.linear``.  Source: aten/src/ATen/native/Linear.cpp."""
+    product = input.dim() > 2 and weight.dim() == 2 and (bias is None or not input.is_contiguous())
+    if product and is_transformed() and not SIZES_ARE_SYMBOLS:
+        found = matmul(input, weight.t())
+        return found if bias is None else found + bias
+    with of_symbols():
+        return _plain_linear(input, weight, bias)
+
+
+def with_symbols(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that calls products, with sizes as symbols under a transform."""
+    return function if SIZES_ARE_SYMBOLS else _with(of_symbols_if_transformed, function)
+
+
+def _with(wanted: Callable[[], contextlib.AbstractContextManager[Any]], function: Callable[..., Any]) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with wanted():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _attention_layer(*args: Any, **kwargs: Any) -> Any:
+    """``F.multi_head_attention_forward``."""
+    probability = args[10] if len(args) > 10 else kwargs.get("dropout_p", 0.0)
+    with of_symbols() if probability < 1 else contextlib.nullcontext():
+        return _layer(*args, **kwargs)
+
+
+def _products_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A matmul with whatever arguments it is called; what writes into a tensor is C++'s or its definition in Python."""
+    into = _with(of_symbols, function)
+    return lambda *args, **kwargs: into(*args, **kwargs) if "out" in kwargs else matmul(*args, **kwargs)
+
+
+_plain_matmul: Callable[..., Any] = torch._C._VariableFunctions.matmul
+_plain_linear: Callable[..., Any] = torch._C._nn.linear
+_layer: Callable[..., Any] = torch.nn.functional.multi_head_attention_forward
+_MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
+_OTHERS = (
+    *(torch.mm, torch.Tensor.mm, torch.bmm, torch.Tensor.bmm, torch.mv, torch.Tensor.mv, torch.dot, torch.Tensor.dot),
+    *(torch.addmm, torch.Tensor.addmm, torch.addmv, torch.Tensor.addmv, torch.baddbmm, torch.Tensor.baddbmm),
+    *(torch.inner, torch.Tensor.inner, torch.einsum, torch.tensordot, torch.nn.functional.bilinear),
+)
+PRODUCTS: dict[Any, Callable[..., Any]] = (
+    {}
+    if SIZES_ARE_SYMBOLS
+    else {
+        _layer: _attention_layer,
+        torch.nn.functional.linear: linear,
+        torch.Tensor.__rmatmul__: lambda right, left: matmul(left, right),
+        **{each: _products_of(each) for each in _MATMULS},
+        **{each: _with(of_symbols_if_transformed, each) for each in _OTHERS},
+    }
+)
+"""What a function mode sees, and the same with sizes as symbols."""
