@@ -181,3 +181,23 @@ def test_memory_stays() -> None:
     round_of_calls()
     first = round_of_calls()
     assert round_of_calls() <= first * 1.05
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two devices")
+@pytest.mark.parametrize("runner", ["cudagraph", "padded"])
+def test_a_device_that_is_not_the_current_one(runner: Any) -> None:
+    models = [nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8)).to(f"cuda:{i}") for i in (0, 1)]
+    compiled = [symshape.compile(each, dynamic=True, runner=runner) for each in models]
+    held = []
+    with torch.no_grad():
+        for number in range(60):
+            device = number % 2
+            x = torch.randn(5 + number % 3, 32, device=f"cuda:{device}")
+            with torch.cuda.device(number // 2 % 2):
+                held.append((compiled[device](x), models[device](x)))
+            x.zero_()
+    for i in (0, 1):
+        torch.cuda.synchronize(i)
+    for got, expected in held:
+        assert got.device == expected.device
+        torch.testing.assert_close(got, expected)

@@ -33,7 +33,6 @@ RUNS_AS_IT_IS = {
 if torch.torch_version.TorchVersion(torch.__version__) < "2.13":
     RUNS_AS_IT_IS |= {
         "modules-jvp_of_a_function": "in inference mode _make_dual reaches the trace whole",
-        "data dependent-attention_on_picked": "in inference mode matmul asks for plain sizes",
     }
 
 
