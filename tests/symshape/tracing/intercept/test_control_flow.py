@@ -39,7 +39,7 @@ def test_ways_to_call_it(fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
 
 
 def test_all_are_there() -> None:
-    assert len(CONTROL_FLOW) == 5  # torch.cond itself, for conditions that only the run tells
+    assert len(CONTROL_FLOW) == 6  # torch.cond itself, for conditions that only the run tells; what has Dynamo compile
 
 
 def test_outside_of_a_trace_they_are_torchs() -> None:
