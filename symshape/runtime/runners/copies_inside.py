@@ -41,8 +41,8 @@ class Copied(Structure):
     _fields_ = [("source", _Extent), ("target", _Extent), *((name, c_size_t) for name in ("width", "height", "depth"))]
 
 
-class DriverRefused(Exception):
-    """A function of the driver that answered with an error."""
+class DriverRefused(RuntimeError):
+    """A function of the driver answered with an error; where it leaves a graph half changed, no capture came of it."""
 
 
 class Driver:
@@ -60,11 +60,8 @@ class Driver:
         self.functions = tuple([cast(each, c_void_p).value for each in hot])
         self._context, self._nodes = library.cuCtxGetCurrent, library.cuGraphGetNodes
         self._roots, self._depend = library.cuGraphGetRootNodes, library.cuGraphAddDependencies
-        self._edges, self._add, self._remove = (
-            library.cuGraphGetEdges_v2,  # with what is noted of each edge: the other one refuses graphs where that is
-            library.cuGraphAddMemcpyNode,
-            library.cuGraphDestroyNode,
-        )
+        self._edges = library.cuGraphGetEdges_v2  # the one before refuses graphs where something is noted of an edge
+        self._add, self._remove = library.cuGraphAddMemcpyNode, library.cuGraphDestroyNode
 
     def context(self) -> int:
         """The context of the calling thread."""
@@ -101,8 +98,8 @@ class Driver:
     def depend(self, graph: int, before: Sequence[int], after: Sequence[int]) -> None:
         """From now on each of the second waits for each of the first."""
         pairs = [(one, other) for one in before for other in after]
-        first, second = ((c_void_p * len(pairs))(*each) for each in zip(*pairs, strict=True)) if pairs else (None, None)
         if pairs:
+            first, second = ((c_void_p * len(pairs))(*each) for each in zip(*pairs, strict=True))
             _check(self._depend(c_void_p(graph), first, second, c_size_t(len(pairs))))
 
     def remove(self, node: int) -> None:
