@@ -4,7 +4,7 @@ Eager's ``reshape`` of a tensor that does not lie densely in memory copies, unle
 to be equal) allow a view.  The values are the same.  So the question is asked at the end of the trace, and only where
 the difference can be seen: the result leaves the program, one of the two is written to later, or the program reads how
 it lies in memory.  Where nothing but a result that is laid out like it leaves the program (as ``x + 1`` lies like
-``x``), nobody needs to know beforehand: the graph calls ``reshape`` itself.
+``x``), nobody needs to know beforehand: the graph calls ``reshape`` itself, if it makes no views that hang on that.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ _LAYS_OUT_AFRESH = frozenset(
     )
 )
 """Ops whose results are contiguous, however their arguments lie in memory."""
+_AS_IT_LIES = frozenset(
+    f"aten::{name}" for name in ("view", "_unsafe_view", "_reshape_alias", "as_strided", "view_as_complex")
+)
+"""Ops of which the strides of their argument decide whether they can be done, or what they do."""
 
 
 def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at: Collection[Value] = ()) -> None:
@@ -58,6 +62,7 @@ def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at:
         if isinstance(step, Node) and not writes_nothing(step):
             written.update((id(value.storage), position) for value in written_values(step))
     seen, returned = _laying_out(looked_at, steps), _laying_out(results, steps)
+    viewed: set[Value] | None = None
     for each in copies:
         either = (id(each.source.storage), id(each.copy.storage))
         if (
@@ -69,7 +74,12 @@ def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at:
             with at(each.location), suppress(DataDependentError):
                 each.ask()
         elif each.copy in returned:
-            _reshape(each, steps)
+            viewed = _laying_out(_viewed(steps), steps, also=_copies_densely) if viewed is None else viewed
+            if each.copy in viewed:
+                with at(each.location), suppress(DataDependentError):
+                    each.ask()
+            else:
+                _reshape(each, steps)
 
 
 def _reshape(copied: Copied, steps: list[Step]) -> None:
@@ -81,11 +91,31 @@ def _reshape(copied: Copied, steps: list[Step]) -> None:
             return
 
 
-def _laying_out(values: Collection[Value], steps: Sequence[Step]) -> set[Value]:
-    """The values, and all from whose strides their strides may follow: one walk from the end."""
+def _viewed(steps: Sequence[Step]) -> set[Value]:
+    """The values of which the program makes views that hang on how they lie in memory."""
+    return {
+        value
+        for step in steps
+        if isinstance(step, Node) and step.op._schema.name in _AS_IT_LIES
+        for value in step.reads
+    }
+
+
+def _copies_densely(node: Node) -> bool:
+    """Whether views can be made of the result, whether that stays a copy or becomes a call of ``reshape``."""
+    return node.op is _aten.clone.default and node.kwargs.get("memory_format") is torch.contiguous_format
+
+
+def _laying_out(
+    values: Collection[Value], steps: Sequence[Step], also: Callable[[Node], bool] = lambda node: False
+) -> set[Value]:
+    """The values, and all from whose strides their strides may follow: one walk from the end.
+
+    ``also`` tells of more steps whose results do not hang on their arguments' strides.
+    """
     found = set(values)
     for step in reversed(steps) if found else ():
-        if isinstance(step, Node) and step.op._schema.name not in _LAYS_OUT_AFRESH:
+        if isinstance(step, Node) and step.op._schema.name not in _LAYS_OUT_AFRESH and not also(step):
             for value in step.outputs:
                 if value in found and len(value.spec.sizes) > 1:
                     found.update(step.reads)

@@ -217,3 +217,14 @@ def test_a_diagonal_that_is_filled_fixes_no_size(sizes: tuple[int, int]) -> None
     assert torch.equal(
         symshape.compile(lambda x: (x + 0).fill_diagonal_(1.0, wrap=True))(tall), tall.fill_diagonal_(1, True)
     )
+
+
+def test_a_view_of_a_copy_that_may_be_none() -> None:
+    """With equal sizes ``reshape`` makes a view, of which there is no view with one dimension."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        turned = x.transpose(1, 2).reshape(x.shape)
+        return turned * 3, turned.reshape(-1) * 2
+
+    _, seen = agree(fn, (torch.randn(2, 6, 4),), (torch.randn(2, 3, 3),), (torch.randn(3, 5, 4),))
+    assert seen == ["equal", "refused", "equal"]
