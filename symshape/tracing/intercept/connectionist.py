@@ -1,6 +1,7 @@
 """CTC loss of lengths on another device than the probabilities: C++ reads them there, which a graph does where it runs.
 
-Taken apart for a mode, the loss divides by the lengths where they lie; one kernel computes on one device.
+Taken apart for a mode, the loss divides by the lengths where they lie; one kernel computes on one device.  Targets it
+moves itself, as in eager.  Source: aten/src/ATen/native/LossCTC.cpp.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
 def _on_one_device(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """The function of torch; targets and lengths that are tensors are where the probabilities are."""
+    """The function of torch; lengths that are tensors are where the probabilities are."""
 
     def ctc_loss(
         log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **named: Any
     ) -> torch.Tensor:
-        given = (targets, input_lengths, target_lengths)
-        if type(log_probs) is SymbolicTensor and all(isinstance(each, torch.Tensor) for each in given):
-            targets, input_lengths, target_lengths = (each.to(log_probs.device) for each in given)
+        lengths = (input_lengths, target_lengths)
+        if type(log_probs) is SymbolicTensor and all(isinstance(each, torch.Tensor) for each in lengths):
+            input_lengths, target_lengths = (each.to(log_probs.device) for each in lengths)
         return function(log_probs, targets, input_lengths, target_lengths, *args, **named)
 
     return ctc_loss
