@@ -17,21 +17,24 @@ from symshape.runtime.padding.result_rows import clone
 from symshape.runtime.runners import capture, launching
 from symshape.runtime.runners.capture import Inside, record, replay_alone
 from symshape.runtime.runners.copies_inside import DriverRefused, add_copies
+from symshape.runtime.runners.graph_pool import GraphPool
 
 pytestmark = pytest.mark.skipif(launching.COPIES is None, reason="compiled_launch is not built")
 CUDA = torch.device("cuda", 0)
 new_stream: Any = torch.cuda.Stream
 
 
-def recorded(run: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, **more: Any) -> tuple[Any, Any, Any, Any]:
+def recorded(
+    run: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, *, draws: bool = False
+) -> tuple[Any, Any, Any, Any]:
     """A graph on a buffer like x, its results, its copies, and the buffer."""
     buffer = x.clone()
     with torch.no_grad(), torch.cuda.stream(new_stream()):
         run(buffer)
     torch.cuda.synchronize()
     with torch.no_grad():
-        inside = Inside([buffer], lambda results: results, **more)
-        graph, results, copies = record(lambda: [run(buffer)], CUDA, torch.cuda.graph_pool_handle(), inside)
+        inside = Inside([buffer], lambda results: results)
+        graph, results, copies = record(lambda: [run(buffer)], CUDA, GraphPool(), inside, draws=draws)
     return graph, results, copies, buffer
 
 

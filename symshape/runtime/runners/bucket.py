@@ -23,6 +23,7 @@ from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.bucket_memory import Memory, Share
 from symshape.runtime.runners.capture import CaptureFailed, Inside, Recording, Replay, captured
 from symshape.runtime.runners.fusion import running
+from symshape.runtime.runners.graph_pool import GraphPool
 from symshape.runtime.runners.graph_store import Lease, Weight
 from symshape.runtime.runners.kernels import Compiled, Kernels
 from symshape.runtime.runners.launching import Launch, launcher
@@ -67,7 +68,7 @@ class Bucket:
         program: Program,
         made: Plan,
         device: torch.device,
-        pool: Any,
+        pool: GraphPool | None,
         kernels: Kernels | None = None,
         *,
         timed: bool = False,
@@ -330,15 +331,15 @@ class Bucket:
     def _recorded(self, run: Replay, why: str, memory: Memory | None = None) -> Recording:
         start = time.perf_counter()
         device, buffers = self.sizes.device, [(memory or self._memory).buffers[place] for place in self._moving]
-        inside = None if self._rows is None else Inside(buffers, partial(copied_out, self._rows), self._draws)
-        recording = captured(with_autocast_off(run, self._modes), device, self._pool, lent=self._lent, inside=inside)
+        inside = None if self._rows is None else Inside(buffers, partial(copied_out, self._rows))
+        alone, draws = with_autocast_off(run, self._modes), self._draws
+        recording = captured(alone, device, self._pool, draws=draws, lent=self._lent, inside=inside)
         self.captures += 1
         self.milliseconds = (time.perf_counter() - start) * 1e3
         if device.type == "cuda":
             events.emit(events.GraphCaptured(tuple(self.made.caps.values()), self.milliseconds))
         how = "as a CUDA graph" if device.type == "cuda" else "op by op on its buffers"
-        told = ", ".join(filter(None, (how, why)))
-        self._note("captured", sizes=self.words, text=told, milliseconds=self.milliseconds)
+        self._note("captured", sizes=self.words, text=f"{how}, {why}" if why else how, milliseconds=self.milliseconds)
         return recording
 
     def _found(self, kernels: Kernels) -> tuple[Compiled, Memory] | None:

@@ -21,7 +21,7 @@ from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
-from symshape.runtime.runners.capture import Inside, record, replay_alone, warmed_up_aside
+from symshape.runtime.runners.capture import Inside, record, replay_alone, settle, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Lease, Weight
@@ -246,7 +246,7 @@ class CudaGraphRunner:
             reason = str(error)
         except RuntimeError as error:
             reason = f"capture failed: {error}"
-            torch.cuda.synchronize(self._device)
+            settle(self._device)
             if not isinstance(error, torch.OutOfMemoryError):
                 self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
                 if self.instead is not None:
@@ -303,9 +303,9 @@ class CudaGraphRunner:
         inside = None
         if not self._writes:
             known = {id(each) for each in (*leaves, *self._lifted)}
-            inside = Inside(buffers, partial(_computed, known), self._draws)
+            inside = Inside(buffers, partial(_computed, known))
         run = partial(self._captured_run, leaves, values)
-        return record(run, self._device, self._store.pool(key.stream), inside)
+        return record(run, self._device, self._store.pool(key.stream), inside, draws=self._draws)
 
     def _capture_direct(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
         """A graph that reads the call's own inputs where they are; None where that cannot be."""

@@ -16,6 +16,7 @@ import torch
 
 from symshape import forks
 from symshape.runtime.runners.borrowing import Lender
+from symshape.runtime.runners.graph_pool import GraphPool
 
 _RESTING = 8  # something rests when this many calls for each that may be kept have passed without it
 _REMEMBERED = 4  # for each that may be kept: how many that were wanted in vain are remembered
@@ -93,7 +94,7 @@ class GraphStore:
         self._memory = memory
         self._leases: dict[Hashable, Lease] = {}
         self._wanted: OrderedDict[Hashable, int] = OrderedDict()
-        self._pools: dict[int, Any] = {}
+        self._pools: dict[int, GraphPool] = {}
         self._buffers: dict[int, weakref.ref[torch.Tensor]] = {}  # by stream: as long as anybody uses them
         self._programs = 0
         self.clock = 0
@@ -124,12 +125,9 @@ class GraphStore:
         self._programs += 1
         return self._programs
 
-    def pool(self, stream: int) -> Any:
+    def pool(self, stream: int) -> GraphPool:
         """The memory pool that the graphs of one stream share: they never run at the same time."""
-        found = self._pools.get(stream)
-        if found is None:
-            found = self._pools[stream] = torch.cuda.graph_pool_handle()
-        return found
+        return self._pools.setdefault(stream, GraphPool())
 
     def share(self, stream: int, device: torch.device, count: int) -> torch.Tensor:
         """So many bytes, which all buckets of one stream use in turn; more where a larger one was there before."""
@@ -262,5 +260,3 @@ class GraphStore:
             lease.gone = True
             if lease.leave is not None:
                 lease.leave()
-            if not any(each.pool == lease.pool for each in self._all().values()):
-                self._pools.pop(lease.pool, None)

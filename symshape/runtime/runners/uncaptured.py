@@ -10,7 +10,8 @@ import torch
 from symshape.graph.program import Program
 from symshape.graph.steps import Node
 from symshape.runtime.pieces.faults import Fault
-from symshape.runtime.runners.capture import record
+from symshape.runtime.runners.capture import record, settle
+from symshape.runtime.runners.graph_pool import GraphPool
 from symshape.runtime.runners.protocol import Cut, Runner
 from symshape.tracing.traced_modes import lines_of
 
@@ -25,11 +26,11 @@ def uncaptured_op(program: Program, device: torch.device, leaves: Sequence[Any],
     if device.type != "cuda":
         return None
     try:
-        record(lambda: program.run(leaves, values), device, torch.cuda.graph_pool_handle())
+        record(lambda: program.run(leaves, values), device, GraphPool(), draws=program.graph.uses_randomness)
     except torch.OutOfMemoryError:
         return None
     except RuntimeError as error:
-        torch.cuda.synchronize(device)
+        settle(device)
         failed = lines_of(program.run).failed(error)
         step = None if failed is None else program.graph.steps[failed]
         return str(step.op) if isinstance(step, Node) else None

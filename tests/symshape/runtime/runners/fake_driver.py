@@ -97,7 +97,7 @@ def captured_with_copies(refuses: Callable[[int], bool] = lambda size: False) ->
     """In place of ``captured``: as on a device whose graphs make the copies."""
 
     def captured(
-        run: Callable[[], Sequence[Any]], device: Any, pool: Any, *, lent: bool, inside: Inside | None = None
+        run: Callable[[], Sequence[Any]], device: Any, pool: Any, *, inside: Inside | None = None, **more: bool
     ) -> Recording:
         if inside is None or launching.COPIES is None:
             return Recording(run)
