@@ -247,7 +247,7 @@ def test_a_graph_on_the_memory_of_the_arguments(captures: list[tuple[int, ...]],
 
 
 def test_transforms_around_a_call_are_not_lost(captures: list[tuple[int, ...]]) -> None:
-    f, x = doubled(), torch.randn(3)
+    f, x = doubled(), torch.tensor([0.5, -1.25, 3.0])  # whose sums are exact
     check(f, 3, 3, 3)
     value, tangent = torch.func.jvp(f, (x,), (torch.ones(3),))
     assert torch.equal(value, x * 2 + 1)
