@@ -19,12 +19,12 @@ _SEARCHED = 64  # how far a capacity is moved to satisfy the guards on its symbo
 
 
 def step_up(value: int) -> int:
-    """The smallest of 2, 3, 4, 6, 8, 12, 16, 24 … (two steps for each doubling) that is not below ``value``.
+    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … (two steps for each doubling) that is not below ``value``.
 
-    >>> [step_up(value) for value in (0, 2, 3, 5, 7, 9, 13, 100)]
-    [2, 2, 3, 6, 8, 12, 16, 128]
+    >>> [step_up(value) for value in (0, 1, 2, 3, 5, 7, 9, 13, 100)]
+    [1, 1, 2, 3, 6, 8, 12, 16, 128]
     """
-    power = 2
+    power = 1
     while power < value:
         if power + power // 2 >= value:
             return power + power // 2
@@ -33,13 +33,13 @@ def step_up(value: int) -> int:
 
 
 def fine_step_up(value: int) -> int:
-    """The smallest step that is not below ``value``, of eight for each doubling, none of them smaller than 8.
+    """The smallest step that is not below ``value``, of eight for each doubling and those of :func:`step_up`.
 
-    >>> [fine_step_up(value) for value in (0, 5, 9, 65, 100, 130)]
-    [8, 8, 16, 72, 104, 144]
+    >>> [fine_step_up(value) for value in (0, 1, 5, 9, 65, 100, 130)]
+    [1, 1, 6, 12, 72, 104, 144]
     """
     step = max(8, 1 << max(0, (value - 1).bit_length() - 4))
-    return max(8, -(-value // step) * step)
+    return min(step_up(value), -(-value // step) * step or 1)
 
 
 def capacities(
@@ -50,25 +50,82 @@ def capacities(
 ) -> dict[str, int]:
     """Capacities of the padded symbols that hold ``values`` and satisfy the conditions, as far up as a step.
 
-    Where no larger capacity is found to satisfy them, a symbol gets its value.
+    Where steps do not fit together, one of them gives way: a mask that is one longer than the cache before it has a
+    capacity that is one larger, whatever step it would have.  Where that helps nothing, a symbol gets its value.
 
     >>> from guards import parse
     >>> capacities([parse("s0 % 8 == 0"), parse("s1 <= 100")], {"s0": 40, "s1": 99}, ["s0", "s1"])
     {'s0': 48, 's1': 100}
+    >>> capacities([parse("s1 == s0 + 1")], {"s0": 40, "s1": 41}, ["s0", "s1"])
+    {'s0': 48, 's1': 49}
     """
-    conditions = list(conditions)
-    caps = {name: step(values[name]) for name in padded}
-    for name, cap in caps.items():
-        own = [term for term in conditions if {symbol.name for symbol in term.symbols} == {name}]
-        tries = (*range(cap, cap + _SEARCHED), *range(cap - 1, values[name], -1), values[name])
-        caps[name] = next(each for each in tries if each == values[name] or all(_holds(t, {name: each}) for t in own))
-    while True:
-        known = {**values, **caps}
-        broken = [term for term in conditions if not _holds(term, known)]
-        moved = {s.name for term in broken for s in term.symbols if caps.get(s.name, -1) > values.get(s.name, -1)}
-        if not moved:
-            return caps
-        caps.update({name: values[name] for name in moved})
+    fitting = _Fitting(conditions, values, {name: step(values[name]) for name in padded})
+    while not fitting.fits():
+        pass
+    return fitting.caps
+
+
+class _Fitting:
+    """Capacities on their way to satisfying conditions.
+
+    Attributes:
+        caps: as they are now.
+    """
+
+    def __init__(self, conditions: Iterable[Term], values: Mapping[str, int], caps: dict[str, int]) -> None:
+        self.caps, self._values = caps, values
+        self._conditions = [(term, [each.name for each in term.symbols if each.name in caps]) for term in conditions]
+        self._about: dict[str, list[Term]] = {name: [] for name in caps}
+        for term, names in self._conditions:
+            for name in names:
+                self._about[name].append(term)
+        self._places = {name: place for place, name in enumerate(caps)}
+        self._given_way: set[str] = set()
+        alone = [(name, term) for term, names in self._conditions for name in names if len(term.symbols) == 1]
+        own: dict[str, list[Term]] = {}
+        for name, term in alone:
+            own.setdefault(name, []).append(term)
+        for name, terms in own.items():
+            cap, value = caps[name], values[name]
+            tries = (*range(cap, cap + _SEARCHED), *range(cap - 1, value, -1))
+            caps[name] = next((each for each in tries if all(_holds(t, {name: each}) for t in terms)), value)
+        self._known = {**values, **caps}
+
+    def fits(self) -> bool:
+        """Changes what has to be changed; whether nothing had to be, or nothing more can be."""
+        changed = False
+        for term, names in self._conditions:
+            if _holds(term, self._known):
+                continue
+            if any(self._gives_way(name) for name in self._in_turn(names)):
+                changed = True
+                continue
+            for name in names:
+                if self.caps[name] > self._values[name]:
+                    self._set(name, self._values[name])
+                    changed = True
+        return not changed
+
+    def _in_turn(self, names: Iterable[str]) -> list[str]:
+        """Which is to give way first: that which is in the fewest conditions, the last of these."""
+        return sorted(names, key=lambda name: (len(self._about[name]), -self._places[name]))
+
+    def _gives_way(self, name: str) -> bool:
+        """Gives a symbol the nearest capacity that satisfies all conditions about it, once; False if there is none."""
+        if name in self._given_way:
+            return False
+        cap, value, about = self.caps[name], self._values[name], self._about[name]
+        near = zip(range(cap - 1, value - 1, -1), range(cap + 1, cap + 1 + cap - value), strict=True)
+        further = range(max(cap + 1, 2 * cap - value + 1), cap + _SEARCHED)
+        for each in (*(one for pair in near for one in pair), *further):
+            if all(_holds(term, {**self._known, name: each}) for term in about):
+                self._given_way.add(name)
+                self._set(name, each)
+                return True
+        return False
+
+    def _set(self, name: str, cap: int) -> None:
+        self.caps[name] = self._known[name] = cap
 
 
 def satisfies(conditions: Iterable[Term], values: Mapping[str, int]) -> bool:

@@ -26,6 +26,7 @@ from symshape.runtime.runners.graph_store import GraphStore, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.placement import Placement
+from symshape.tracing.garbage import seldom_collected
 
 Found = tuple[Bucket, Placement]
 Step = Callable[[int], int]
@@ -233,9 +234,10 @@ class BucketFinder:
         start = time.perf_counter()
         if not self._may_try(key) or not self._store.admits(key, stream, self._weights.get(key)):
             return None  # before the work of planning it
-        made = plan(self._program, sizes, self.refusals, self._planned, step, any_randomness=self._any_randomness)
-        self._tell(made)
-        return None if made.padded is None else self._made(made, stream, start)
+        with seldom_collected():
+            made = plan(self._program, sizes, self.refusals, self._planned, step, any_randomness=self._any_randomness)
+            self._tell(made)
+            return None if made.padded is None else self._made(made, stream, start)
 
     def _choose(self, sizes: Mapping[str, int], step: Step) -> Choice:
         """The capacities for these sizes; those that are plain steps are looked up without asking the guards again."""
@@ -243,12 +245,12 @@ class BucketFinder:
             return choose(self._program, sizes, self.refusals, self._planned, step)
         padded = [name for name in self._padded if name not in self.refusals]
         steps = {name: step(sizes[name]) for name in padded}
-        key = step, *[steps.get(name, value) for name, value in sizes.items()]
-        found = self._choices.get(key)
+        key, own = (step, *[steps.get(name, value) for name, value in sizes.items()]), (step, "", *sizes.values())
+        found = self._choices.get(key) or self._choices.get(own)
         if found is None or len(found.caps) != len(steps):
             found = choose(self._program, sizes, self.refusals, (), step)
-            if found.caps == steps:  # no guard had a say in which steps these are, whatever the sizes below them
-                _remember(self._choices, key, found)
+            # Where no guard had a say in which steps these are, they are so whatever the sizes below them.
+            _remember(self._choices, key if found.caps == steps else own, found)
         return found
 
     def _made(self, made: Plan, stream: int, start: float) -> Bucket | None:

@@ -102,7 +102,7 @@ def _cuda_graph(
 ) -> Recording:
     with warmed_up_aside(device):
         elsewhere = addresses(run())
-    before = torch.cuda.memory_reserved(device)
+    before = _reserved(device)
     tensors: Sequence[torch.Tensor]
     try:
         graph, tensors, copies = record(run, device, pool, inside, draws=draws)
@@ -120,7 +120,13 @@ def _cuda_graph(
         alone()
         return tensors
 
-    return Recording(replay, max(0, torch.cuda.memory_reserved(device) - before), graph.replay, tensors, copies)
+    return Recording(replay, max(0, _reserved(device) - before), graph.replay, tensors, copies)
+
+
+def _reserved(device: torch.device) -> int:
+    """As ``torch.cuda.memory_reserved``, which takes milliseconds to spell out all that is counted."""
+    counted = torch.cuda.memory.memory_stats_as_nested_dict(device)
+    return int(counted["reserved_bytes"]["all"]["current"]) if counted else 0
 
 
 def replay_alone(graph: torch.cuda.CUDAGraph, copies: Any) -> Callable[[], None]:

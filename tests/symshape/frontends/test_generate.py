@@ -172,6 +172,18 @@ def test_prompts_that_are_padded_on_the_left(name: str, cache: str) -> None:
     check(name, "module", cache, "greedy", padding=2)
 
 
+def test_buckets_of_a_cache_that_grows_beside_a_mask() -> None:
+    """The mask is one longer than the cache: both go up together, two steps for each doubling."""
+    plain = built("gpt2")
+    fast: Any = symshape.compile(copy.deepcopy(plain), runner="padded")
+    for length in (5, 7):
+        inputs = prompt("gpt2", 2, length, padding=2)
+        assert torch.equal(generated(fast, inputs, 60, {}), generated(plain, inputs, 60, {}))
+    buckets = [len(entry.runner.buckets) for entry in fast.entries]
+    assert sum(buckets) == fast.stats().cuda_graphs
+    assert max(buckets) <= 9, buckets
+
+
 OTHERS: dict[str, dict[str, Any]] = {
     "beams that are drawn": {"do_sample": True, "num_beams": 3},
     "of the most likely": {"do_sample": True, "top_p": 0.9, "top_k": 20, "temperature": 0.8},
