@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls.arguments import computes_as_torchs
 from symshape.errors import UnsupportedError
+from symshape.tracing.intercept.recurrent_gradients import LAYERS, gradients
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 aten = torch.ops.aten
@@ -62,11 +63,14 @@ class WholeOp(torch.autograd.Function):
         ctx.op, ctx.tree, ctx.leaves = op, tree, leaves
         ctx.save_for_backward(*tensors)
         with torch.enable_grad():  # as the graph runs it
-            return tuple(_written_down(op, _filled(tree, leaves, tensors)))
+            made = _written_down(op, _filled(tree, leaves, tensors))
+        if op in LAYERS:
+            ctx.tracer, ctx.values = made[0]._tracer, [each._value for each in made]
+        return tuple(made)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        """The gradients of the op taken apart, which fixes the length: for programs that ask for them themselves.
+    def backward(ctx: Any, *upstream: Any) -> Any:
+        """For programs that ask for gradients themselves: of the op taken apart; of recurrent layers by one op.
 
         Raises:
             UnsupportedError: it draws random numbers, or gradients of gradients are asked for.
@@ -77,6 +81,11 @@ class WholeOp(torch.autograd.Function):
                 "its numbers, or gradients of gradients are asked for; train through torch.compile(backend='symshape')"
             )
         needed = ctx.needs_input_grad[3:]
+        if ctx.op in LAYERS:
+            outputs = [ctx.tracer.stand_in(value) for value in ctx.values]
+            others = [leaf for leaf in ctx.leaves if leaf is not ...]
+            found = iter(gradients(ctx.tracer, ctx.op, outputs, ctx.saved_tensors, others, upstream, needed))
+            return None, None, None, *(next(found) if wanted else None for wanted in needed)
         with torch.enable_grad():
             pairs = zip(ctx.saved_tensors, needed, strict=True)
             copies = [each.detach().requires_grad_(wanted) for each, wanted in pairs]
@@ -84,7 +93,7 @@ class WholeOp(torch.autograd.Function):
                 if type(each) is SymbolicTensor:
                     each._tracer.own.told.add(each._value)
             results = ctx.op(*_filled(ctx.tree, ctx.leaves, copies))
-        tracked = [(out, grad) for out, grad in zip(_listed(results), gradients, strict=True) if grad is not None]
+        tracked = [(out, grad) for out, grad in zip(_listed(results), upstream, strict=True) if grad is not None]
         wanted_copies = [copy for copy, wanted in zip(copies, needed, strict=True) if wanted]
         found = iter(
             torch.autograd.grad([out for out, _ in tracked], wanted_copies, [g for _, g in tracked], allow_unused=True)

@@ -53,8 +53,7 @@ def test_a_program_that_trains_by_itself() -> None:
         return loss.detach(), *torch.autograd.grad(loss, list(net.parameters()))
 
     _, seen = agree(step, (R(4, 3, 8),), (R(4, 5, 8),), (R(6, 3, 8),))
-    assert "refused" in seen  # the backward is taken apart, step by step
-    assert seen[0] == "equal"
+    assert seen == ["equal"] * len(seen)  # test_recurrent_gradients.py has the rest
     net.dropout, net.num_layers = 0.5, 1
     with pytest.raises(UnsupportedError, match=r"gradients of aten\.gru\.input itself"):
         symshape.trace(step, R(4, 3, 8))
