@@ -61,6 +61,7 @@ class WholeOp(torch.autograd.Function):
     def forward(ctx: Any, op: OpOverload, tree: pytree.TreeSpec, leaves: list[Any], *tensors: torch.Tensor) -> Any:
         """The op's outputs, written down once."""
         ctx.op, ctx.tree, ctx.leaves = op, tree, leaves
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors)
         with torch.enable_grad():  # as the graph runs it
             made = _written_down(op, _filled(tree, leaves, tensors))
