@@ -2,14 +2,15 @@
 
 Batch and length change at every step; the same steps for all.  *traces*: programs made by the backend in all steps,
 forward and backward.  *step*: median CPU time of forward and backward at sizes that all have met, one step of each in
-turn; ratios are medians of the ratios of steps beside each other.
+turn; ratios are medians of the ratios of steps beside each other.  On a device the time is by the clock, until it is
+done.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from time import process_time
+from time import perf_counter, process_time
 
 import torch
 
@@ -37,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> Report:
     parser.add_argument("--models", default="", help="names with commas between (default: all)")
     parser.add_argument("--no-inductor", action="store_true", help="leave out what compiles C++")
     args = parser.parse_args(argv)
-    if args.device != "cpu":
-        raise NotHere("this benchmark is for CPU")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise NotHere("there is no CUDA device")
     torch.set_num_threads(1)
     steps, timed = (6, 2) if args.smoke else (args.steps, args.timed)
     wanted = [each for each in TRAINED if not args.models or each.name in args.models.split(",")]
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     columns = ("model", "traces fwd/bwd", *(f"{name}, ms" for name in peers), "/ aot_eager", "inductor / inductor")
     table = report.table(f"{steps} steps, then {timed} timed", *columns)
     for trained in wanted[:1] if args.smoke else wanted:
-        traces, times = _measure(trained, peers, steps, timed)
+        traces, times = _measure(trained, peers, steps, timed, torch.device(args.device))
         ratio = _ratio(times, "symshape", "aot_eager")
         compiled = _ratio(times, "symshape, inductor", "inductor") if "inductor" in times else None
         medians = [statistics.median(times[name]) * 1e3 for name in peers]
@@ -64,30 +65,44 @@ def _ratio(times: dict[str, list[float]], ours: str, peer: str) -> float:
 
 
 def _measure(
-    trained: Trained, peers: dict[str, Callable[[torch.nn.Module], Step]], steps: int, timed: int
+    trained: Trained,
+    peers: dict[str, Callable[[torch.nn.Module], Step]],
+    steps: int,
+    timed: int,
+    device: torch.device,
 ) -> tuple[str, dict[str, list[float]]]:
     """Programs made by our backend, and the seconds of each timed step."""
+
+    def called(batch: int, length: int) -> dict[str, torch.Tensor]:
+        return {name: each.to(device) for name, each in trained.call(batch, length).items()}
+
+    def now() -> float:
+        if device.type == "cpu":
+            return process_time()
+        torch.cuda.synchronize()
+        return perf_counter()
+
     torch._dynamo.reset()
     alive.clear()
     torch.manual_seed(0)
     runs: dict[str, tuple[Step, torch.nn.Module]] = {}
     traces = ""
     for name, make in peers.items():
-        model = trained.build()
+        model = trained.build().to(device)
         run = make(model)
         runs[name] = run, model
         for batch, length in sizes(steps if name == "symshape" else min(steps, 12)):
-            step(run, model, trained.call(batch, length))
+            step(run, model, called(batch, length))
         if name == "symshape":
             made = [(each.origin.part, each.stats().traces) for each in alive]
             traces = "/".join(str(sum(n for part, n in made if part == wanted)) for wanted in ("forward", "backward"))
     times: dict[str, list[float]] = {name: [] for name in peers}
     for batch, length in [(4, 24), (7, 33)] * (timed // 2):
-        call = trained.call(batch, length)
+        call = called(batch, length)
         for name, (run, model) in runs.items():
-            start = process_time()
+            start = now()
             step(run, model, call)
-            times[name].append(process_time() - start)
+            times[name].append(now() - start)
     return traces, times
 
 
