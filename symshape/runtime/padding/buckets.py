@@ -15,7 +15,8 @@ from guards.terms.term import Term
 
 __all__ = ["bucket_guards", "capacities", "fine_step_up", "satisfies", "step_up"]
 
-_SEARCHED = 64  # how far a capacity is moved to satisfy the guards on its symbol alone
+_SEARCHED = 64  # how far a capacity is moved up to satisfy guards
+_NEAR = 2048  # and how far either way where steps do not fit together
 
 
 def step_up(value: int) -> int:
@@ -115,13 +116,15 @@ class _Fitting:
         if name in self._given_way:
             return False
         cap, value, about = self.caps[name], self._values[name], self._about[name]
-        near = zip(range(cap - 1, value - 1, -1), range(cap + 1, cap + 1 + cap - value), strict=True)
-        further = range(max(cap + 1, 2 * cap - value + 1), cap + _SEARCHED)
-        for each in (*(one for pair in near for one in pair), *further):
-            if all(_holds(term, {**self._known, name: each}) for term in about):
+        reach = min(cap - value, _NEAR)
+        near = [one for away in range(1, reach + 1) for one in (cap - away, cap + away)]
+        for each in (*near, *range(cap + reach + 1, cap + _SEARCHED), value):
+            self._known[name] = each
+            if all(_holds(term, self._known) for term in about):
                 self._given_way.add(name)
-                self._set(name, each)
+                self.caps[name] = each
                 return True
+        self._known[name] = cap
         return False
 
     def _set(self, name: str, cap: int) -> None:

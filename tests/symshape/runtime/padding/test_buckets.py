@@ -76,3 +76,13 @@ def test_thousands_of_conditions_take_no_time_worth_mentioning() -> None:
     caps = capacities(conditions, values, list(values))
     assert time.process_time() - start < 0.05
     assert caps == {**dict.fromkeys(names, 12), "t0": 13}
+
+
+def test_large_sizes_take_no_time_worth_mentioning() -> None:
+    conditions = [parse("s0 == s1 + 300000"), parse("s1 % 2 == s2 % 2"), parse("s2 < s0*s0")]
+    values = {"s0": 1_000_001 + 300_000, "s1": 1_000_001, "s2": 1_000_003}
+    start = time.process_time()
+    caps = capacities(conditions, values, list(values))
+    assert time.process_time() - start < 0.1
+    assert caps["s0"] == caps["s1"] + 300_000
+    assert caps["s1"] % 2 == caps["s2"] % 2
