@@ -17,6 +17,7 @@ from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 aten = torch.ops.aten
 _LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _CELLS = ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+_SEQUENCES = ("_pack_padded_sequence", "_pad_packed_sequence")
 
 
 def _overload(name: str, args: Sequence[Any]) -> OpOverload:
@@ -40,7 +41,7 @@ def _fits(name: str, args: Sequence[Any]) -> bool:
         return False
     if any(each.dtype not in (first.dtype, torch.int64) for each in tensors):
         return False
-    if name == "_pad_packed_sequence":
+    if name in _SEQUENCES:
         return True
     if of_data:
         return first.dim() == 2
@@ -64,7 +65,7 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return use
 
 
-_NAMES = (*_LAYERS, *_CELLS, "_pad_packed_sequence")
+_NAMES = (*_LAYERS, *_CELLS, *_SEQUENCES)
 HANDLERS: dict[Any, Callable[..., Any]] = {
     getattr(torch._C._VariableFunctions, name): _whole(name, getattr(torch._C._VariableFunctions, name))
     for name in _NAMES

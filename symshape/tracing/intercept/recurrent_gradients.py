@@ -1,4 +1,6 @@
-"""Gradients of recurrent layers as one op, for programs that ask for them themselves: length and batch stay sizes.
+"""Gradients of recurrent layers, and of sequences that are packed and unpacked, as one op: length and batch stay sizes.
+
+They are for programs that ask for gradients themselves; C++ would take the ops apart, which fixes both.
 
 Where the graph computed the layers with their history, as it does where the program did, autograd knows the gradients:
 nothing is computed twice.  Where it did not (other runners), they are computed again from the layers' arguments.
@@ -6,27 +8,22 @@ nothing is computed twice.  Where it did not (other runners), they are computed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
-__all__ = ["LAYERS", "gradients"]
+__all__ = ["GRADIENTS"]
 
 aten = torch.ops.aten
-LAYERS = frozenset(
-    getattr(getattr(aten, kind), overload)
-    for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")
-    for overload in ("input", "data")
-)
-"""The ops that this is for."""
-
 _library = torch.library.Library("symshape", "FRAGMENT")
 _library.define(
     "recurrent_gradients(str layer, Tensor[] outputs, Tensor[] tensors, Tensor?[] upstream, bool[] needed, "
     "bool has_biases, int num_layers, bool train, bool bidirectional, bool batch_first) -> Tensor[]"
 )
+_library.define("unpacked_gradient(Tensor upstream, Tensor lengths, Tensor data, bool batch_first) -> Tensor")
+_library.define("packed_gradient(Tensor upstream, Tensor batch_sizes, Tensor padded, bool batch_first) -> Tensor")
 
 
 @torch.library.impl(_library, "recurrent_gradients", "CompositeExplicitAutograd")
@@ -72,10 +69,32 @@ def _like_what_needs_them(
     return [tensor.new_empty(tensor.shape) for tensor, needs in zip(tensors, needed, strict=True) if needs]
 
 
-_GRADIENTS: OpOverload = torch.ops.symshape.recurrent_gradients.default
+@torch.library.impl(_library, "unpacked_gradient", "CompositeExplicitAutograd")
+def _unpacked_gradient(
+    upstream: torch.Tensor, lengths: torch.Tensor, data: torch.Tensor, batch_first: bool
+) -> torch.Tensor:
+    """The gradient of the data of a packed sequence, from that of the padded one and the lengths of its rows."""
+    made: torch.Tensor = aten._pack_padded_sequence.default(upstream, lengths, batch_first)[0]
+    return made.view(data.shape)
 
 
-def gradients(
+@torch.library.impl(_library, "packed_gradient", "CompositeExplicitAutograd")
+def _packed_gradient(
+    upstream: torch.Tensor, batch_sizes: torch.Tensor, padded: torch.Tensor, batch_first: bool
+) -> torch.Tensor:
+    """The gradient of what was packed, from that of the data of the packed sequence and its batch sizes."""
+    shape = list(padded.shape)
+    made: torch.Tensor = aten._pack_padded_sequence_backward.default(upstream, shape, batch_sizes, batch_first)
+    return made.contiguous()
+
+
+@torch.library.register_fake("symshape::unpacked_gradient")  # type: ignore[untyped-decorator]
+@torch.library.register_fake("symshape::packed_gradient")  # type: ignore[untyped-decorator]
+def _like_the_third(upstream: torch.Tensor, other: torch.Tensor, like: torch.Tensor, batch_first: bool) -> torch.Tensor:
+    return like.new_empty(like.shape)
+
+
+def _of_layers(
     tracer: Any,
     op: OpOverload,
     outputs: Sequence[Any],
@@ -84,22 +103,41 @@ def gradients(
     upstream: Sequence[torch.Tensor | None],
     needed: Sequence[bool],
 ) -> list[torch.Tensor]:
-    """Writes the op down.
-
-    Args:
-        tracer: the trace.
-        op: one of :data:`LAYERS`, without dropout.
-        outputs: what it made.
-        tensors: its arguments that are tensors.
-        others: the rest of them.
-        upstream: the gradients of its outputs; None for none.
-        needed: for each tensor whether its gradient is needed.
-    """
     has_biases, num_layers, _, train, bidirectional, *batch_first = others
     flags = (has_biases, num_layers, train, bidirectional, any(batch_first))
     name = f"{op._schema.name.removeprefix('aten::')}.{op._overloadname}"
-    made = tracer.dispatch(_GRADIENTS, (name, list(outputs), list(tensors), list(upstream), list(needed), *flags), {})
-    return list(made)
+    given = (name, list(outputs), list(tensors), list(upstream), list(needed), *flags)
+    return list(tracer.dispatch(torch.ops.symshape.recurrent_gradients.default, given, {}))
+
+
+def _of_sequences(
+    tracer: Any,
+    op: OpOverload,
+    outputs: Sequence[Any],
+    tensors: Sequence[torch.Tensor],
+    others: Sequence[Any],
+    upstream: Sequence[torch.Tensor | None],
+    needed: Sequence[bool],
+) -> list[torch.Tensor]:
+    del needed  # the first tensor alone can need one
+    packs = op is aten._pack_padded_sequence.default
+    made = torch.ops.symshape.packed_gradient if packs else torch.ops.symshape.unpacked_gradient
+    return [tracer.dispatch(made.default, (upstream[0], outputs[1], tensors[0], others[0]), {})]
+
+
+Gradients = Callable[..., list[torch.Tensor]]
+"""Writes down the gradients of an op, for each tensor that needs one.  Its arguments: the tracer, the op, its outputs,
+tensors among the op's arguments, the others, gradients of the outputs (None for none), which tensors need one."""
+GRADIENTS: dict[OpOverload, Gradients] = {
+    **{
+        getattr(getattr(aten, kind), overload): _of_layers
+        for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+        for overload in ("input", "data")
+    },
+    aten._pack_padded_sequence.default: _of_sequences,
+    aten._pad_packed_sequence.default: _of_sequences,
+}
+"""By op; layers without dropout."""
 
 
 def _layers(layer: str, tensors: Sequence[torch.Tensor], flags: Sequence[Any]) -> tuple[torch.Tensor, ...]:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls.arguments import computes_as_torchs
 from symshape.errors import UnsupportedError
-from symshape.tracing.intercept.recurrent_gradients import LAYERS, gradients
+from symshape.tracing.intercept.recurrent_gradients import GRADIENTS
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 aten = torch.ops.aten
@@ -65,7 +65,7 @@ class WholeOp(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         with torch.enable_grad():  # as the graph runs it
             made = _written_down(op, _filled(tree, leaves, tensors))
-        if op in LAYERS:
+        if op in GRADIENTS:
             ctx.tracer, ctx.values = made[0]._tracer, [each._value for each in made]
         return tuple(made)
 
@@ -82,10 +82,11 @@ class WholeOp(torch.autograd.Function):
                 "its numbers, or gradients of gradients are asked for; train through torch.compile(backend='symshape')"
             )
         needed = ctx.needs_input_grad[3:]
-        if ctx.op in LAYERS:
+        if ctx.op in GRADIENTS:
             outputs = [ctx.tracer.stand_in(value) for value in ctx.values]
             others = [leaf for leaf in ctx.leaves if leaf is not ...]
-            found = iter(gradients(ctx.tracer, ctx.op, outputs, ctx.saved_tensors, others, upstream, needed))
+            made = GRADIENTS[ctx.op](ctx.tracer, ctx.op, outputs, ctx.saved_tensors, others, upstream, needed)
+            found = iter(made)
             return None, None, None, *(next(found) if wanted else None for wanted in needed)
         with torch.enable_grad():
             pairs = zip(ctx.saved_tensors, needed, strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import symshape
 from symshape.tracing.intercept import recurrent_gradients
@@ -100,10 +100,32 @@ def test_packed_sequences(kind: str) -> None:
         loss = out.data.sin().sum() + _listed(state)[0].sum()
         return list(torch.autograd.grad(loss, list(net.parameters())))
 
+    _check_packed(gradients)
+
+
+@pytest.mark.usefixtures("not_twice")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("total", [None, 20])
+def test_unpacked_sequences(kind: str, batch_first: bool, total: int | None) -> None:
+    torch.manual_seed(0)
+    net = getattr(nn, kind)(4, 6, batch_first=True)
+
+    def gradients(x: torch.Tensor, lengths: torch.Tensor) -> list[torch.Tensor]:
+        given = (x * 1).requires_grad_()
+        out, _ = net(pack_padded_sequence(given.tanh(), lengths, batch_first=True, enforce_sorted=False))
+        padded, again = pad_packed_sequence(out, batch_first, padding_value=0.5, total_length=total)
+        loss = (padded.sin() * torch.arange(padded.size(1) * 1.0)[:, None]).sum() + again.sum()
+        return list(torch.autograd.grad(loss, [given, *net.parameters()]))
+
+    _check_packed(gradients)
+
+
+def _check_packed(gradients: Callable[..., list[torch.Tensor]]) -> None:
     mine: Any = symshape.compile(gradients, dynamic=True, fullgraph=True)
-    for batch, length in ((3, 5), (2, 9), (4, 6)):
+    for batch, length in ((3, 5), (2, 9), (4, 6), (3, 7)):
         x, lengths = torch.randn(batch, length, 4), torch.randint(1, length + 1, (batch,))
-        lengths[0] = length
+        lengths[-1] = length
         torch.testing.assert_close(mine(x, lengths), gradients(x, lengths), atol=1e-5, rtol=1e-5)
     assert mine.stats().traces <= 3
 
