@@ -26,9 +26,6 @@ CONTAINERS = (list, dict, collections.OrderedDict, collections.defaultdict, coll
 """Classes of containers whose contents can be written again."""
 Where = tuple[int, Hashable]
 
-written: set[Where] = set()
-"""Every place that a program of this process writes.  (An id that is used again makes a variable too many, no more.)"""
-
 
 class Variable(Protocol):
     """A place outside the arguments."""
@@ -311,6 +308,25 @@ class Write:
         """The value for a call with these flat outputs."""
         leaves = [flat[each.position] if type(each) is Output else each for each in self.leaves]
         return leaves[0] if self.tree.is_leaf() else unflatten(leaves, self.tree)
+
+
+_written: dict[weakref.ref[Write], Where] = {}
+"""What programs of this process write, for as long as they live: an id says nothing of an owner that is gone."""
+
+
+def note_written(writes: Sequence[Write]) -> None:
+    """A program writes these."""
+    for each in writes:
+        _written[weakref.ref(each, _forget)] = each.variable.where
+
+
+def all_written() -> set[Where]:
+    """Every place that a program of this process writes, as long as it lives."""
+    return set(_written.copy().values())
+
+
+def _forget(write: weakref.ref[Write]) -> None:
+    _written.pop(write, None)
 
 
 def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

@@ -22,8 +22,7 @@ from symshape.calls.arguments import Call, skeleton
 from symshape.calls.modes import modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
-from symshape.calls.variables import Variable, Write, containers_in
-from symshape.calls.variables import written as all_written
+from symshape.calls.variables import Variable, Write, all_written, containers_in, note_written
 from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
@@ -69,7 +68,6 @@ _tracing_lock = forks.lock(outer=1)
 """Held while a function is traced: torch's ``is_compiling`` flag is global."""
 P = ParamSpec("P")
 T = TypeVar("T")
-_MOST_WRITTEN = 65_536  # places; one that is forgotten is guarded until it is written again
 
 
 def wait_for_traces() -> bool:
@@ -267,11 +265,9 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
     """The places that the program read, and that this or another program writes, which are no variables yet."""
-    if len(all_written) > _MOST_WRITTEN:  # of objects that are long gone, most of them
-        all_written.clear()
-    all_written.update(each.variable.where for each in writes)
+    note_written(writes)
     known = {each.where for each in variables}
-    found = [each for each in variables_read(recorder, all_written) if each.where not in known]
+    found = [each for each in variables_read(recorder, all_written()) if each.where not in known]
     if found or known:  # what is kept along with a variable will be read by another program
         known |= {each.where for each in found}
         found += [each.variable for each in writes if each.variable.where not in known and may_grow(each.variable)]

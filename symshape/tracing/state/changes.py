@@ -134,14 +134,12 @@ def of_container(recorder: Recorder, container: Container) -> Variable | None:
 def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variable]:
     """Those of certain places that the program read, and that can be read at each call; gradients in any case."""
     found: list[Variable] = []
-    if not wanted:
-        return found
     for place in recorder.places:
-        if where_of(place) in wanted or _is_gradient(place.owner, place.key):
+        if _is_gradient(place.owner, place.key) or (wanted and where_of(place) in wanted):
             variable = _variable(recorder, place)
             if variable is not None and _is_small(place.value):
                 found.append(variable)
-    for each in recorder.containers:
+    for each in recorder.containers if wanted else ():
         if (id(each.owner), "") in wanted and type(each.owner) in CONTAINERS and _is_small(each.items):
             found.append(variables.Contents(each.owner, each.name))
         elif isinstance(each.owner, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import types
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+import symshape
 from symshape.calls.alike import NOTHING
 from symshape.calls.variables import (
     Closure,
@@ -21,6 +23,7 @@ from symshape.calls.variables import (
     Slot,
     Variable,
     Write,
+    all_written,
     containers_in,
     writing,
 )
@@ -119,3 +122,35 @@ def test_a_call_reads_all_outputs_before_it_writes() -> None:
     build = writing(writes, 1, tuple)
     assert build(["result", 5, 6]) == ("result",)
     assert owner == {"b": {"t": (6, "constant")}}
+
+
+def test_places_are_written_as_long_as_a_program_lives_that_writes_them() -> None:
+    """Its owner may be gone with it, and the id be another's: parameters of a model, taken for what varies."""
+
+    def counted() -> tuple[Any, dict[str, int]]:
+        state = {"calls": 0}
+
+        def fn(x: torch.Tensor) -> torch.Tensor:
+            state["calls"] += 1
+            return x + state["calls"]
+
+        return symshape.compile(fn), state
+
+    gc.collect()
+    before = all_written()
+    mine, state = counted()
+    for number in range(4):
+        assert mine(torch.zeros(2))[0] == number + 1
+    assert (id(state), "calls") in all_written() or (id(state), "") in all_written()
+    del mine, state
+    gc.collect()
+    assert all_written() <= before
+
+
+def test_gradients_that_a_program_only_reads_vary() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    mine: Any = symshape.compile(lambda x: x + weight.grad)
+    for number in range(5):
+        weight.grad = torch.full((3,), float(number))
+        assert torch.equal(mine(torch.ones(3)), torch.full((3,), number + 1.0))
+    assert mine.stats().traces <= 2
