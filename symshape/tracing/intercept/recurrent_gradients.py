@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 __all__ = ["GRADIENTS"]
 
 aten = torch.ops.aten
+_MOST_NODES = 512  # of histories, that are looked at (0.2 ms); layers behind longer ones are computed again
 _library = torch.library.Library("symshape", "FRAGMENT")
 _library.define(
     "recurrent_gradients(str layer, Tensor[] outputs, Tensor[] tensors, Tensor?[] upstream, bool[] needed, "
@@ -157,10 +158,36 @@ def _leaf(tensor: torch.Tensor, needs: bool) -> torch.Tensor:
 def _by_history(
     outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], upstream: Sequence[torch.Tensor | None]
 ) -> Sequence[torch.Tensor | None] | None:
-    """From the history of the outputs; None where they have none, or one that does not lead to all that is wanted."""
+    """From the history of the outputs; None where that may say something else, or nothing.
+
+    Autograd goes on behind a tensor that is wanted, if that leads to another one: the same layers once more, a
+    state that was made from a weight.  What comes of that way belongs to other steps of the program.
+    """
     tracked = all(each.grad_fn is not None for each in outputs) and all(each.requires_grad for each in wanted)
-    found = _asked(outputs, wanted, upstream) if tracked else [None]
-    return None if any(each is None for each in found) else found
+    tracked = tracked and not any(
+        each._backward_hooks for each in (*outputs, *wanted)
+    )  # which the program's steps have
+    written = any(each._version for each in outputs)  # what wrote is in their history, too; it is asked for its errors
+    found = _asked(outputs, wanted, upstream) if tracked and (written or _apart(wanted)) else [None]
+    return None if written or any(each is None for each in found) else found
+
+
+def _apart(wanted: Sequence[torch.Tensor]) -> bool:
+    """Whether no tensor is there twice, and none leads to another by its history, as far as that is looked at."""
+    leaves = {id(each) for each in wanted if each.grad_fn is None}
+    made = {(each.grad_fn, each.output_nr) for each in wanted if each.grad_fn is not None}
+    if len(leaves) + len(made) != len(wanted):
+        return False
+    waiting = list({node for node, _ in made})
+    seen = set(waiting)
+    while waiting:
+        for node, number in waiting.pop().next_functions:
+            if (node, number) in made or id(getattr(node, "variable", None)) in leaves or len(seen) > _MOST_NODES:
+                return False
+            if node is not None and node not in seen:
+                seen.add(node)
+                waiting.append(node)
+    return True
 
 
 def _asked(

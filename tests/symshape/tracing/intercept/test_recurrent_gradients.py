@@ -169,6 +169,143 @@ def test_gradients_twice() -> None:
         torch.testing.assert_close(mine(x), fn(x), atol=1e-5, rtol=1e-5)
 
 
+def _again_with_its_state(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    out, state = net(x)
+    return net(out, state)[0].sin().sum()  # type: ignore[no-any-return]
+
+
+def _state_of_a_weight(net: Any, x: torch.Tensor) -> torch.Tensor:
+    return net(x, (x[0] * net.bias_hh_l0[:6])[None])[0].sin().sum()  # type: ignore[no-any-return]
+
+
+def _state_of_the_input(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return net(x, x.mean(0, keepdim=True).tanh())[0].cos().sum()  # type: ignore[no-any-return]
+
+
+def _both_states_in_one(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    state = x[:1].sin()
+    return net(x, (state, state))[0].cos().sum()  # type: ignore[no-any-return]
+
+
+def _behind_a_long_history(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    for _ in range(600):
+        x = x * 1.001
+    return net(x)[0].sin().sum()  # type: ignore[no-any-return]
+
+
+def _two_states_of_one_op(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    first, second = torch.cat((x[:1], x[:1] * 2), 2).chunk(2, 2)
+    return net(x, (first.contiguous(), second.contiguous()))[0].cos().sum()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss"),
+    [
+        ("GRU", _again_with_its_state),
+        ("LSTM", _again_with_its_state),
+        ("GRU", _state_of_a_weight),
+        ("GRU", _state_of_the_input),
+        ("LSTM", _both_states_in_one),
+        ("LSTM", _two_states_of_one_op),
+        ("LSTM", _behind_a_long_history),
+    ],
+)
+def test_tensors_that_lead_to_each_other(kind: str, loss: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
+    """A layer's own part of a gradient, not what autograd finds behind the tensors that it was given."""
+    torch.manual_seed(0)
+    net = getattr(nn, kind)(6, 6)
+
+    def fn(x: torch.Tensor) -> list[torch.Tensor]:
+        given = (x * 1).requires_grad_()
+        return list(torch.autograd.grad(loss(net, given * 2), [given, *net.parameters()]))
+
+    mine: Any = symshape.compile(fn, dynamic=True, fullgraph=True)
+    for length, batch in ((5, 3), (4, 2), (7, 3)):
+        x = torch.randn(length, batch, 6)
+        torch.testing.assert_close(mine(x), fn(x), atol=1e-4, rtol=1e-4)
+
+
+def _all_in_place(out: torch.Tensor, state: torch.Tensor) -> None:
+    out.mul_(2)
+
+
+def _a_step_in_place(out: torch.Tensor, state: torch.Tensor) -> None:
+    out[0].sin_()
+
+
+def _the_state_in_place(out: torch.Tensor, state: torch.Tensor) -> None:
+    state.mul_(out[0] * 3)
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+@pytest.mark.parametrize("write", [_all_in_place, _a_step_in_place, _the_state_in_place])
+def test_results_that_are_written_to(kind: str, write: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
+    """Their history is what wrote, too, of which the gradient is another step of the program."""
+    torch.manual_seed(0)
+    net = getattr(nn, kind)(6, 6)
+
+    def fn(x: torch.Tensor) -> list[torch.Tensor]:
+        out, state = net(x)
+        write(out, _listed(state)[0])
+        return list(torch.autograd.grad(out.cos().sum() + _listed(state)[0].sum(), list(net.parameters())))
+
+    def said(run: Callable[..., Any], x: torch.Tensor) -> Any:
+        try:
+            return run(x)
+        except (RuntimeError, symshape.SymShapeError) as error:
+            return "modified by an inplace operation" in str(error)
+
+    mine = symshape.compile(fn, dynamic=True, fullgraph=True)
+    for length, batch in ((5, 3), (4, 2), (7, 3)):
+        x = torch.randn(length, batch, 6)
+        torch.testing.assert_close(said(mine, x), said(fn, x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("where", ["a weight", "the output", "the input"])
+def test_hooks_are_called_once(where: str) -> None:
+    def build() -> nn.GRU:
+        torch.manual_seed(0)
+        net = nn.GRU(6, 6)
+        if where == "a weight":
+            net.weight_hh_l0.register_hook(lambda grad: grad * 5)
+        return net
+
+    def step(net: nn.GRU, x: torch.Tensor) -> torch.Tensor:
+        net.zero_grad()
+        given = x * net.bias_hh_l0[:6]
+        out, _ = net(given)
+        if where != "a weight":
+            (out if where == "the output" else given).register_hook(lambda grad: grad * 3)
+        loss = out.sin().sum()
+        loss.backward()
+        return loss.detach()
+
+    ours, theirs = build(), build()
+    mine: Any = symshape.compile(lambda x: step(ours, x))
+    for length in (5, 3, 7, 4):
+        x = torch.randn(length, 2, 6)
+        torch.testing.assert_close(mine(x), step(theirs, x))
+        for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_arguments_that_lead_to_each_other_outside() -> None:
+    """What the caller knows of their histories is no part of the layer's gradient in a trace, nor in a call."""
+    net = _net("GRU")
+    x = torch.randn(5, 3, 4).requires_grad_()
+    state = (x[:1, :, :1] * torch.ones(6)).tanh()
+    tensors = [x, torch.cat([state, state]), *net.parameters()]
+    out = torch.ops.aten.gru.input(tensors[0], tensors[1], tensors[2:], True, 2, 0.0, True, False, False)
+    copies = [each.detach().requires_grad_() for each in tensors]
+    again = torch.ops.aten.gru.input(copies[0], copies[1], copies[2:], True, 2, 0.0, True, False, False)
+    expected = torch.autograd.grad(again[0].sum(), copies)
+    upstream, needed = [torch.ones_like(out[0]), None], [True] * len(tensors)
+    flags = (True, 2, True, False, False)
+    with torch.no_grad():
+        found = torch.ops.symshape.recurrent_gradients("gru.input", list(out), tensors, upstream, needed, *flags)
+    torch.testing.assert_close(found, list(expected))
+
+
 def test_without_a_history_they_are_computed_again() -> None:
     """As where another runner computed the layers; also where the history leads elsewhere."""
     net = _net("LSTM")
