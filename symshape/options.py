@@ -84,6 +84,10 @@ class Options:
             process beside this one compiles while calls run eager's kernels; a bucket has Inductor's once they are
             there and its calls have lost what another capture takes (``settle`` waits for them, and captures them
             all).  On CUDA that process has a context of its own on the device while it is at work.
+        plain_calls: with ``runner="auto"``, on the CPU: now and then calls are timed both ways, and where the function
+            itself is clearly faster than its programs (a function of a few small ops), it serves the next thousand
+            calls or more, then it is timed again.  Nothing is traced meanwhile, nor are sizes counted for
+            ``Compiled.traffic``.  False: calls that a program can serve are served by it.
         store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
             Of use with ``symshape.compile``.
         on_miss: ``"trace"``: a call that no program serves is traced.  ``"error"``: it raises
@@ -105,6 +109,7 @@ class Options:
     outputs: Literal["copy", "borrow"] = attrs.field(default="copy", validator=_one_of("copy", "borrow"))
     check_borrowed: bool = attrs.field(default=False, validator=_flag)
     randomness: Literal["eager", "any"] = attrs.field(default="eager", validator=_one_of("eager", "any"))
+    plain_calls: bool = attrs.field(default=True, validator=_flag)
     store: Any = False
     on_miss: Literal["trace", "error"] = attrs.field(default="trace", validator=_one_of("trace", "error"))
     minimise_guards: bool = attrs.field(default=True, validator=_flag)

@@ -27,7 +27,6 @@ from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.look_ups import LookUps
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.stats import Stats
 from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
 from symshape.frontends.warming import Warming
@@ -38,6 +37,7 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.failing import Failing
 from symshape.runtime.finding import Finder
 from symshape.runtime.known_calls import Found, KnownCalls
+from symshape.runtime.plain_calls import EVERY, PlainCalls, may_be_plain
 from symshape.runtime.presumptions import Presumptions
 from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.refusals import Refusal, Refusals
@@ -53,7 +53,7 @@ NotServed = Refusal | Untraced
 """Why the function itself runs: it cannot be traced, or that would not pay."""
 
 Capture = Callable[..., Program]
-_TIMED_MASK = 255
+_NOW_AND_THEN, _TIMED = EVERY - 1, 256
 _in_jit_trace = torch._C._is_tracing
 _IN_JIT_TRACE = (
     "torch.jit.trace is around the call, under which sizes are tensors: a graph would run with the numbers of this "
@@ -82,6 +82,7 @@ class Compiled(Reports, Warming):
         self._budget = TraceBudget(fn, free, self._hits)
         self._dynamic, self._runner, self._options = dynamic, runner, options
         self._cache = EntryCache(options.max_entries, options.memo_size)
+        self._plain = PlainCalls(fn, self._cache, runner == "auto" and not fullgraph and may_be_plain(options))
         memory, most = options.graph_memory, options.max_cuda_graphs
         self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
@@ -102,9 +103,10 @@ class Compiled(Reports, Warming):
         """Serves the call by an entry, tracing one first if none fits."""
         cache = self._cache  # read once: attributes of a class with __getattr__ are slow
         cache.clock = tick = cache.clock + 1
-        if not tick & _TIMED_MASK:
-            profilers.refresh()
-            self._look_ups.time(self._cache, self._layout, args, kwargs)
+        if tick < cache.plain_until:
+            return cache.plain(*args, **kwargs)
+        if not tick & _NOW_AND_THEN:
+            self._now_and_then(args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
         if _in_jit_trace():
             return self._without_key(UnsupportedError(_IN_JIT_TRACE), args, kwargs)
@@ -137,6 +139,13 @@ class Compiled(Reports, Warming):
                 return entry.build(flat) if entry.finish is None else entry.finish(entry.build(flat), leaves)
             return entry.instead(failed, args, kwargs)
         return self._slow_call(args, kwargs, with_leaves(leaves) if self._layout.active else leaves, key)
+
+    def _now_and_then(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What is not done at every call."""
+        if not self._cache.clock % _TIMED:
+            profilers.refresh()
+            self._look_ups.time(self._cache, self._layout, args, kwargs)
+        self._plain.now_and_then(self, self._traces)
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call in surroundings in which no program may serve it."""
@@ -324,28 +333,6 @@ class Compiled(Reports, Warming):
         )
 
     # -- looking at it
-    def _hits(self) -> int:
-        """Calls that an entry served that was there."""
-        return self._cache.clock - self._traces - self._refusals.fallbacks - self._budget.untraced
-
-    def stats(self) -> Stats:
-        """Counters and times so far."""
-        refusals = self._refusals
-        return Stats(
-            calls=self._cache.clock,
-            traces=self._traces,
-            hits=self._hits(),
-            misses=self._traces,
-            evictions=self._cache.evictions,
-            entries=len(self.entries),
-            cuda_graphs=len(self._graphs),
-            dispatch_us=self._look_ups.median(),
-            trace_ms=self._trace_ms + refusals.seconds * 1e3,
-            fallbacks=refusals.fallbacks,
-            refusals=refusals.attempts,
-            untraced=self._budget.untraced,
-        )
-
     def explain_miss(self) -> str:
         """Why the last recompile happened: which guard of the nearest entry failed, in one sentence."""
         none = "There was no recompile: no call has missed since the first trace."
@@ -358,6 +345,7 @@ class Compiled(Reports, Warming):
             self._graphs.clear()
             self._refusals.clear()
             self._budget.clear()
+            self._plain.clear()
             self._layout.reset()
             self._known.clear()
             self._presumptions.clear()

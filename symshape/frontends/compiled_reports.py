@@ -8,6 +8,7 @@ from typing import Any
 from symshape.calls.arguments import NO_VARIABLES, take_apart
 from symshape.exploring.report_html import report_html
 from symshape.frontends.exploration.caches import cache_report
+from symshape.frontends.look_ups import LookUps
 from symshape.frontends.metrics import metrics_of, prometheus_text
 from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
@@ -16,6 +17,7 @@ from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which
 from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import EntryCache
 from symshape.runtime.entry import Entry
+from symshape.runtime.plain_calls import PlainCalls
 from symshape.runtime.refusals import Refusals
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trace_budget import TraceBudget
@@ -32,10 +34,34 @@ class Reports:
     _layout: Layout
     _refusals: Refusals
     _budget: TraceBudget
+    _plain: PlainCalls
+    _look_ups: LookUps
+    _traces: int
+    _trace_ms: float
 
     def stats(self) -> Stats:
         """Counters and times so far."""
-        raise NotImplementedError
+        refusals = self._refusals
+        return Stats(
+            calls=self._cache.clock,
+            traces=self._traces,
+            hits=self._hits(),
+            misses=self._traces,
+            evictions=self._cache.evictions,
+            entries=len(self.entries),
+            cuda_graphs=len(self._graphs),
+            dispatch_us=self._look_ups.median(),
+            trace_ms=self._trace_ms + refusals.seconds * 1e3,
+            fallbacks=refusals.fallbacks,
+            refusals=refusals.attempts,
+            untraced=self._budget.untraced,
+            plain=self._plain.calls,
+        )
+
+    def _hits(self) -> int:
+        """Calls that an entry served that was there."""
+        itself = self._refusals.fallbacks + self._budget.untraced + self._plain.calls
+        return self._cache.clock - self._traces - itself
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -51,7 +77,7 @@ class Reports:
 
         Calls that an earlier entry with fixed sizes served count where this one would have served them.  At most 8,192
         different sizes are counted for an entry, the rarest are forgotten; calls of several threads at once may be
-        lost.
+        lost.  Calls that the function itself serves (``Options.plain_calls``) are not counted.
 
         Args:
             entry: its number; the entry with most symbols, then with most calls, if not given.
@@ -75,7 +101,7 @@ class Reports:
         it stands in tables.
         """
         found = report(self._cache.entries, self._graphs, peaks)
-        return "\n".join([found, *self._budget.lines()])
+        return "\n".join([found, *self._budget.lines(), *self._plain.lines()])
 
     def metrics(self) -> str:
         r"""Its counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).

@@ -23,6 +23,7 @@ _COUNTERS = {
     "fallbacks": "Calls that ran the function itself.",
     "refusals": "Traces that failed.",
     "untraced": "Calls that ran the function itself since tracing their sizes would not pay.",
+    "plain": "Calls that ran the function itself since it is faster.",
     "verified": "Calls that eager ran too and agreed with.",
 }
 _GAUGES = {"entries": "Entries in the cache.", "cuda_graphs": "CUDA graphs and padded buckets that are kept."}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,16 +78,19 @@ class EntryCache:
         branches: the most recently used first.
         evictions: entries that left because the cache was full.
         clock: calls so far: who serves one notes it as the time of the entry's last use.
+        plain, plain_until: what calls run before this one, and look for no entry (see ``plain_calls.py``).
         makers: make the keys that the memo knows calls by.
         history: what happened, for people.
     """
+
+    plain: Callable[..., Any]  # set by who counts on it
 
     def __init__(self, max_entries: int, memo_size: int, exact: ExactKey = QUICK) -> None:
         self._max_entries = max_entries
         self._memo_size = memo_size
         self.makers = exact.makers
         self._exact = exact
-        self.clock = 0
+        self.clock = self.plain_until = 0
         self.branches: tuple[Branch, ...] = ()
         self.entries: tuple[Entry, ...] = ()
         self.evictions = 0
@@ -325,7 +328,7 @@ class EntryCache:
         """Forgets everything, and counts from 0 again."""
         with self.changing():
             gone, self.entries, self.branches = self.entries, (), ()
-            self.evictions = self.clock = 0
+            self.evictions = self.clock = self.plain_until = 0
             self.history.clear()
             for entry in gone:
                 entry.gone = True

@@ -70,7 +70,7 @@ def _least(call: Callable[[], Any], rounds: int, repeats: int = 50) -> float:
 def figures(make: Callable[[int], Any], depth: int, arguments: Arguments, rounds: int) -> list[float]:
     """What the steps of a warm call of one model cost, in the order of ``STEPS``."""
     torch.manual_seed(0)
-    module = symshape.compile(make(depth).eval(), dynamic=True)
+    module = symshape.compile(make(depth).eval(), dynamic=True, options={"plain_calls": False})
     compiled = symshape.compiled_of(module)
     for size in (8, 17, 26, *[8] * WARM):
         module(**arguments(size))

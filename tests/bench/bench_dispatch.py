@@ -56,7 +56,9 @@ def in_turn(fn: Function, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) ->
 
 def static_entries(entries: int) -> symshape.Compiled:
     """Ours with one entry for each size from 1 to ``entries``."""
-    compiled: symshape.Compiled = symshape.compile(fresh(), dynamic=False, options=Options(max_entries=1024))
+    compiled: symshape.Compiled = symshape.compile(
+        fresh(), dynamic=False, options=Options(max_entries=1024, plain_calls=False)
+    )
     for size in range(1, entries + 1):
         compiled(*pair(size))
     assert compiled.stats().traces == entries == len(compiled.entries)
@@ -79,7 +81,9 @@ def unseen(entries: int) -> list[int]:
 
 def tree_entries(entries: int) -> symshape.Compiled:
     """Ours with ``entries`` ranges of sizes and a memo of two: it remembers the last call alone."""
-    compiled: symshape.Compiled = symshape.compile(ranged(entries), dynamic=True, options=Options(memo_size=2))
+    compiled: symshape.Compiled = symshape.compile(
+        ranged(entries), dynamic=True, options=Options(memo_size=2, plain_calls=False)
+    )
     for index in range(entries):
         compiled(*pair(WIDTH * index + WIDTH // 2))
     assert len(compiled.entries) == entries, len(compiled.entries)

@@ -89,11 +89,11 @@ def main(argv: Sequence[str] | None = None) -> Report:
     ids = torch.zeros(1, 4, dtype=torch.long)
     x = torch.ones(1)
     with torch.no_grad():
-        compiled = symshape.compiled_of(symshape.compile(model))
+        compiled = symshape.compiled_of(symshape.compile(model, options={"plain_calls": False}))
         compiled(input_ids=ids)
         state = compiled._cache.branches[0].state
         reads = Reads(model)
-        our_reads = symshape.compile(reads)
+        our_reads = symshape.compile(reads, options={"plain_calls": False})
         torch._dynamo.reset()
         their_reads = torch.compile(reads, backend="eager", dynamic=False)
         our_reads(x), their_reads(x)

@@ -91,14 +91,14 @@ def figures(make: Callable[[int], Any], depth: int, arguments: dict[str, torch.T
     model: nn.Module = make(depth).eval()
     gc.collect()
     start, worked = perf_counter(), process_time()
-    compiled = symshape.compile(model)
+    compiled = symshape.compile(model, options={"plain_calls": False})
     compiled = getattr(compiled, "__symshape_compiled__", compiled)  # a checkout from before they were modules
     compiled(**arguments)
     trace, worked = perf_counter() - start, process_time() - worked
     other: nn.Module = make(depth).eval()
     gc.collect()
     tracemalloc.start()
-    kept = symshape.compile(other)
+    kept = symshape.compile(other, options={"plain_calls": False})
     kept(**arguments)
     gc.collect()
     memory, peak = tracemalloc.get_traced_memory()

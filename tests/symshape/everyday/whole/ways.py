@@ -20,6 +20,7 @@ from tests.symshape.everyday.whole.program import PROGRAMS, SHAPES, Run, differe
 OURS = "symshape"
 """The way that is not a backend of torch.compile."""
 _ROUNDS = 15
+_BEFORE = 20  # rounds that are not measured
 _SECONDS = 1.5  # for the warm calls of one program one way, eager's among them
 
 
@@ -117,7 +118,10 @@ def _warm(name: str, compile_: Callable[[Any], Any]) -> float:
         torch.manual_seed(0)
         fn, _ = PROGRAMS[name]()
         sides: tuple[tuple[Any, list[float]], ...] = ((compile_(fn), []), (plain, []))
-        for shape in SHAPES * 2:  # what still has to be made
+        until = time.perf_counter() + _SECONDS
+        for number, shape in enumerate(SHAPES * _BEFORE):  # what still has to be made, and what is tried
+            if number >= 2 * len(SHAPES) and time.perf_counter() > until:
+                break
             for each, _ in sides:
                 each(*make(*shape))
         until = time.perf_counter() + _SECONDS
