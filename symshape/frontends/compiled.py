@@ -54,6 +54,7 @@ NotServed = Refusal | Untraced
 
 Capture = Callable[..., Program]
 _NOW_AND_THEN, _TIMED = EVERY - 1, 256
+_is_dynamo_compiling = torch.compiler.is_dynamo_compiling  # looked up once
 _in_jit_trace = torch._C._is_tracing
 _IN_JIT_TRACE = (
     "torch.jit.trace is around the call, under which sizes are tensors: a graph would run with the numbers of this "
@@ -101,6 +102,8 @@ class Compiled(Reports, Warming):
     # -- the call
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Serves the call by an entry, tracing one first if none fits."""
+        if _is_dynamo_compiling():  # a part of what Dynamo compiles: the function as it is
+            return self.fn(*args, **kwargs)
         cache = self._cache  # read once: attributes of a class with __getattr__ are slow
         cache.clock = tick = cache.clock + 1
         if tick < cache.plain_until:
@@ -149,6 +152,8 @@ class Compiled(Reports, Warming):
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call in surroundings in which no program may serve it."""
+        if torch.compiler.is_exporting():  # a part of what torch.export writes down: the function as it is
+            return self.fn(*args, **kwargs)
         if self._fullgraph:
             raise error
         refusal = self._refusals.add(str(error), (), error, 0.0, state=None, sure=True)
