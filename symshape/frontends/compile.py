@@ -85,7 +85,8 @@ def compile(
             compile, dynamic=dynamic, fullgraph=fullgraph, runner=runner, store=store, options=options
         )
     if not callable(fn):
-        raise InputError(f"symshape.compile needs a function or a module, not a {type(fn).__name__}")
+        above = f": put @{type(fn).__name__} above symshape.compile" if isinstance(fn, (classmethod, property)) else ""
+        raise InputError(f"symshape.compile needs a function or a module, not a {type(fn).__name__}{above}")
     if isinstance(fn, (Compiled, CompiledModule)):
         raise InputError("this function is compiled already")
     chosen = options_of(options)

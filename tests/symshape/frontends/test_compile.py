@@ -158,3 +158,9 @@ class TestLooking:
         assert "no recompile" in f.explain_miss()
         f(torch.ones(5))
         assert not f.entries[0].program.symbols
+
+
+@pytest.mark.parametrize("outer", [classmethod, property])
+def test_a_decorator_that_wants_to_be_outside(outer: type) -> None:
+    with pytest.raises(InputError, match=f"not a {outer.__name__}: put @{outer.__name__} above symshape.compile"):
+        symshape.compile(outer(lambda self: self))
