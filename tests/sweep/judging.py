@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import random
 import signal
 import time
 import warnings
@@ -12,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 import attrs
+import numpy
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -126,8 +128,10 @@ def _close_on_a_device(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _called(model: Any, arguments: Mapping[str, Any], gradients: bool) -> Any:
-    """The result of a call, and of training the gradients of all parameters."""
+    """The result of a call, and of training the gradients of all parameters; some models draw masks with NumPy."""
     torch.manual_seed(1)
+    numpy.random.seed(1)
+    random.seed(1)
     result = model(**arguments)
     if not gradients:
         return result
