@@ -85,8 +85,7 @@ def compile(
             compile, dynamic=dynamic, fullgraph=fullgraph, runner=runner, store=store, options=options
         )
     if not callable(fn):
-        above = f": put @{type(fn).__name__} above symshape.compile" if isinstance(fn, (classmethod, property)) else ""
-        raise InputError(f"symshape.compile needs a function or a module, not a {type(fn).__name__}{above}")
+        raise _not_to_call(type(fn).__name__)
     if isinstance(fn, (Compiled, CompiledModule)):
         raise InputError("this function is compiled already")
     chosen = options_of(options)
@@ -155,3 +154,8 @@ def compiled_with(options: Options) -> type[Compiled]:
     if options.store is False or options.store is None:
         return Verified if options.verify else Compiled
     return StoringVerified if options.verify else Storing
+
+
+def _not_to_call(kind: str) -> InputError:
+    above = f": put @{kind} above symshape.compile" if kind in ("classmethod", "property") else ""
+    return InputError(f"symshape.compile needs a function or a module, not a {kind}{above}")

@@ -22,6 +22,7 @@ from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node, Step, drawn_from, draws_random_numbers, written_values
 from symshape.tracing.state.changes import Changes
 from symshape.tracing.state.memos import Missing, answers_of, filled
+from symshape.tracing.state.preparations import ToPrepare
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.symbolic_arguments import Policies
 from symshape.tracing.tracer import Tracer
@@ -66,19 +67,21 @@ class MemosMade(Exception):
 
 
 def filling(trace: Callable[..., T]) -> Callable[..., T]:
-    """A trace of a function, a call and policies, once more after the memos are filled that it would have filled."""
+    """A trace of a function, a call and policies, once more when its memos are filled and what it prepares is there."""
 
     @functools.wraps(trace)
     def traced(fn: Callable[..., Any], call: Call, policies: Policies, *rest: Any) -> T:
+        found: MemosMade | ToPrepare
         for _ in range(_MOST):
             try:
                 return trace(fn, call, policies, *rest)
-            except MemosMade as made:
+            except (MemosMade, ToPrepare) as made:
                 found = made
             if not found.fill():
                 break
-            fixed = {source: Policy.STATIC for source in found.fixed if policies.get(source) is Policy.AUTO}
-            policies = {**policies, **fixed}
+            if isinstance(found, MemosMade):
+                fixed = {source: Policy.STATIC for source in found.fixed if policies.get(source) is Policy.AUTO}
+                policies = {**policies, **fixed}
         raise UnsupportedError(f"{name_of(fn)} {found}")
 
     return traced

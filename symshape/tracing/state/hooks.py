@@ -20,6 +20,7 @@ from symshape.tracing.state import compiled, loads, lookups, stores, tables
 from symshape.tracing.state.classes import of_made
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer
+from symshape.tracing.state.preparations import preparations
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.stores import is_alone
 from symshape.tracing.state.substitutes import Substitutes
@@ -60,6 +61,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
     recorder.alone = is_alone()
     if "numpy" in sys.modules:
         _instead.update(numpy_numbers.functions())
+    _instead.update(preparations(_read))
     try:
         for name in _GLOBAL_HOOKS:
             hook_table(recorder, "global hooks of modules", getattr(torch_modules, name))

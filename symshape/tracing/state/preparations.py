@@ -1,0 +1,56 @@
+"""What a library prepares once, when it is first needed: done outside of the trace, which begins again then.
+
+It writes (hooks into modules, a flag that says that they are there) under a lock, so a graph could not do it again.  As
+nothing hangs on who does it when, it stays done, also when the trace fails after all.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_PREPARATIONS = (
+    ("transformers.utils.output_capturing", "maybe_install_capturing_hooks", "_output_capturing_hooks_installed"),
+)
+"""A module, a function of an object, and the attribute that tells of an object that it was done (transformers 5)."""
+
+
+class ToPrepare(BaseException):
+    """A trace ends because something is to be prepared first.
+
+    The program is not to catch it as an error of its own.
+
+    Args:
+        function: prepares.
+        owner: what.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], owner: Any) -> None:
+        super().__init__(f"prepares a {type(owner).__name__}, which it does in each call; call it once before")
+        self._function, self._owner = function, owner
+
+    def fill(self) -> bool:
+        """Prepares; whether that went well."""
+        try:
+            self._function(self._owner)
+        except Exception:  # the program itself may catch it
+            return False
+        return True
+
+
+def preparations(read: Callable[[Any, str], None]) -> dict[int, Any]:
+    """By ``id`` of each function that prepares something, of those that are imported: what code gets instead.
+
+    Args:
+        read: told of an object and the name of an attribute that is about to be read.
+    """
+
+    def prepared(function: Callable[[Any], Any], flag: str, owner: Any) -> None:
+        if not getattr(owner, flag, False):
+            raise ToPrepare(function, owner)
+        read(owner, flag)
+
+    found = [(getattr(sys.modules.get(module), name, None), flag) for module, name, flag in _PREPARATIONS]
+    return {id(each): functools.partial(prepared, each, flag) for each, flag in found if each is not None}
