@@ -43,7 +43,8 @@ def _recurrent_gradients(
     """The gradients of the tensors that need one, each contiguous.
 
     ``outputs`` are those of the layers (output, last states) for ``tensors`` (their arguments that are tensors, in
-    order), ``upstream`` the gradients of these outputs, None for none.  Without dropout.
+    order), ``upstream`` the gradients of these outputs, None for none.  Without dropout.  What was written to since
+    counts as such: backward raises, as eager's does, where it needs what was there.
     """
     wanted = [tensor for tensor, needs in zip(tensors, needed, strict=True) if needs]
     found = _by_history(outputs, wanted, upstream)
@@ -52,6 +53,7 @@ def _recurrent_gradients(
         with torch.inference_mode(False), torch.enable_grad():
             copies = [_leaf(tensor, needs) for tensor, needs in zip(tensors, needed, strict=True)]
             again = _layers(layer, copies, [*flags, batch_first] if layer.endswith(".input") else flags)
+        torch.autograd.graph.increment_version([made for made, out in zip(again, outputs, strict=True) if out._version])
         wanted = [copy for copy, needs in zip(copies, needed, strict=True) if needs]
         found = _asked(again, wanted, upstream)
     pairs = zip(found, wanted, strict=True)
@@ -103,12 +105,29 @@ def _of_layers(
     others: Sequence[Any],
     upstream: Sequence[torch.Tensor | None],
     needed: Sequence[bool],
-) -> list[torch.Tensor]:
+) -> list[torch.Tensor | None]:
     has_biases, num_layers, _, train, bidirectional, *batch_first = others
     flags = (has_biases, num_layers, train, bidirectional, any(batch_first))
     name = f"{op._schema.name.removeprefix('aten::')}.{op._overloadname}"
-    given = (name, list(outputs), list(tensors), list(upstream), list(needed), *flags)
-    return list(tracer.dispatch(torch.ops.symshape.recurrent_gradients.default, given, {}))
+    unused = _projections_for_nobody(op, tensors, flags, upstream)
+    asked = [needs and position not in unused for position, needs in enumerate(needed)]
+    given = (name, list(outputs), list(tensors), list(upstream), asked, *flags)
+    made = iter(tracer.dispatch(torch.ops.symshape.recurrent_gradients.default, given, {}))
+    return [next(made) if asks else None for asks, needs in zip(asked, needed, strict=True) if needs]
+
+
+def _projections_for_nobody(
+    op: OpOverload, tensors: Sequence[torch.Tensor], flags: Sequence[Any], upstream: Sequence[torch.Tensor | None]
+) -> range:
+    """The places of the last layer's projections where they have no gradient: cells alone are used, after one step."""
+    has_biases, num_layers, _, bidirectional, batch_first = flags
+    packed, ways, each = op._overloadname == "data", 2 if bidirectional else 1, 5 if has_biases else 3
+    weights = 4 if packed else 3  # behind the input (data and batch sizes) and two states
+    cells = op in (aten.lstm.input, aten.lstm.data) and upstream[0] is None and upstream[1] is None
+    if not cells or len(tensors) != weights + num_layers * ways * each:
+        return range(0)
+    steps = tensors[1].size(0) if packed else tensors[0].size(1 if batch_first else 0)
+    return range(len(tensors) - (ways - 1) * each - 1, len(tensors), each) if steps == 1 else range(0)
 
 
 def _of_sequences(
@@ -119,16 +138,17 @@ def _of_sequences(
     others: Sequence[Any],
     upstream: Sequence[torch.Tensor | None],
     needed: Sequence[bool],
-) -> list[torch.Tensor]:
+) -> list[torch.Tensor | None]:
     del needed  # the first tensor alone can need one
     packs = op is aten._pack_padded_sequence.default
     made = torch.ops.symshape.packed_gradient if packs else torch.ops.symshape.unpacked_gradient
     return [tracer.dispatch(made.default, (upstream[0], outputs[1], tensors[0], others[0]), {})]
 
 
-Gradients = Callable[..., list[torch.Tensor]]
-"""Writes down the gradients of an op, for each tensor that needs one.  Its arguments: the tracer, the op, its outputs,
-tensors among the op's arguments, the others, gradients of the outputs (None for none), which tensors need one."""
+Gradients = Callable[..., list[torch.Tensor | None]]
+"""Writes down the gradients of an op, for each tensor that needs one (None: it has none).  Its arguments: the tracer,
+the op, its outputs, tensors among the op's arguments, the others, gradients of the outputs (None for none), which
+tensors need one."""
 GRADIENTS: dict[OpOverload, Gradients] = {
     **{
         getattr(getattr(aten, kind), overload): _of_layers

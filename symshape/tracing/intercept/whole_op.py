@@ -49,6 +49,8 @@ def run_whole(op: OpOverload, args: Sequence[Any]) -> Any:
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         marked = [... if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         results = list(WholeOp.apply(op, tree, marked, *tensors))
+        if len(results) > 1:
+            results = [each if each.grad_fn is None else OneOfSeveral.apply(each) for each in results]
     else:
         results = _written_down(op, args)
     return tuple(results) if len(op._schema.returns) > 1 else results[0]
@@ -101,6 +103,25 @@ class WholeOp(torch.autograd.Function):
             torch.autograd.grad([out for out, _ in tracked], wanted_copies, [g for _, g in tracked], allow_unused=True)
         )
         return None, None, None, *(next(found) if wanted else None for wanted in needed)
+
+
+class OneOfSeveral(torch.autograd.Function):
+    """An output of an op that has several, as eager's are: with a node of its own.
+
+    What hooks it has are called for its gradient, and not where it has none since others alone are asked for.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: SymbolicTensor) -> SymbolicTensor:
+        """The same value."""
+        tracer: Any = tensor._tracer
+        made: SymbolicTensor = tracer.stand_in(tensor._value)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any) -> Any:
+        """The same gradient."""
+        return upstream
 
 
 def _draws(op: OpOverload, leaves: Sequence[Any]) -> bool:
