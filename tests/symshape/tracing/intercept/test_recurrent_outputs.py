@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import symshape
 
@@ -91,3 +92,37 @@ def test_what_was_written_to_is_missed_without_a_history_too() -> None:
         for run in (fn, mine):
             with pytest.raises(RuntimeError, match="modified by an inplace operation"):
                 run(x)
+
+
+def _writes_to_the_copy(out: torch.Tensor) -> torch.Tensor:
+    out.flatten()[:3].add_(1)
+    return out.cos()
+
+
+def _writes_to_the_source(out: torch.Tensor) -> torch.Tensor:
+    flat = out.flatten()
+    out.mul_(2)
+    return flat.cos()
+
+
+def _writes_to_the_copy_alone(out: torch.Tensor) -> torch.Tensor:
+    flat = out.flatten()
+    return flat.mul_(2).cos()
+
+
+@pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
+@pytest.mark.parametrize("write", [_writes_to_the_copy, _writes_to_the_source, _writes_to_the_copy_alone])
+def test_what_may_be_a_view_is_not_written_to_unknowingly(write: Callable[..., Any]) -> None:
+    """Whether ``flatten`` copies hangs on lengths, which are data; a write is seen in the other one, or is not."""
+    net = nn.RNN(4, 4, batch_first=True)
+
+    @torch.no_grad()
+    def fn(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return write(net(pad_packed_sequence(packed, batch_first=True)[0])[0])
+
+    compiled: Any = symshape.compile(fn, dynamic=True)
+    for batch, length in ((2, 2), (1, 8), (3, 1), (2, 2), (1, 3)):
+        x, lengths = torch.randn(batch, length, 4), torch.full((batch,), length)
+        torch.testing.assert_close(compiled(x, lengths), fn(x, lengths))
+    assert write is not _writes_to_the_copy_alone or compiled.stats().fallbacks == 0
