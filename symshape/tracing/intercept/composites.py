@@ -156,12 +156,23 @@ def linear(
         return products.linear(input, weight, bias)  # type: ignore[no-any-return]
     if bias is not None and len(spec.sizes) == 2:
         return torch.addmm(bias, input, weight.t())
-    if bias is not None and spec.canonical():
+    if bias is not None and (spec.canonical() or (_casts(bias) and input.is_contiguous())):
         flat = _flat_rows(input, spec)
         result = torch.addmm(bias, flat, weight.t())
         return result.view([outward(size) for size in (*spec.sizes[:-1], _spec(result).sizes[1])])
     result = matmul(input, weight.t())
-    return result if bias is None else torch.add(result, bias)
+    return result if bias is None else torch.add(result, _cast(bias))
+
+
+def _cast(tensor: torch.Tensor) -> torch.Tensor:
+    """An operand of a product as autocast has it, where it is on; sums are none of its operators."""
+    return tensor.to(torch.get_autocast_dtype(tensor.device.type)) if _casts(tensor) else tensor
+
+
+def _casts(tensor: torch.Tensor) -> bool:
+    """Whether autocast casts it; then one rounding more, or less, is more than an error of the last place."""
+    eligible = tensor.is_floating_point() and tensor.dtype is not torch.float64
+    return eligible and torch.is_autocast_enabled(tensor.device.type)
 
 
 def _flat_rows(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
