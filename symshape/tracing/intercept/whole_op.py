@@ -21,16 +21,17 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 aten = torch.ops.aten
 
 
-def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False) -> bool:
+def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False, cast: bool = False) -> bool:
     """Whether a composite of these arguments may stay one op: on the CPU, outside of autocast and transforms.
 
     ``on_cuda``: also there (C++ may take it apart by looking at memory, so gradients are the graph's own to compute).
+    ``cast``: also under autocast on the CPU.
     """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     kind = tensors[0].device.type if tensors else "cpu"
     return (
         (kind == "cpu" or (on_cuda and kind == "cuda"))
-        and not torch.is_autocast_enabled(kind)
+        and ((cast and kind == "cpu") or not torch.is_autocast_enabled(kind))
         and forward_ad._current_level < 0
         and any(type(each) is SymbolicTensor for each in tensors)
         and all(
@@ -90,7 +91,8 @@ class WholeOp(torch.autograd.Function):
             made = GRADIENTS[ctx.op](ctx.tracer, ctx.op, outputs, ctx.saved_tensors, others, upstream, needed)
             found = iter(made)
             return None, None, None, *(next(found) if wanted else None for wanted in needed)
-        with torch.enable_grad():
+        kind = ctx.saved_tensors[0].device.type
+        with torch.enable_grad(), torch.autocast(kind, enabled=False):  # as it was; what is around backward casts there
             pairs = zip(ctx.saved_tensors, needed, strict=True)
             copies = [each.detach().requires_grad_(wanted) for each, wanted in pairs]
             for each in copies:
