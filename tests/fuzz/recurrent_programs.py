@@ -75,6 +75,7 @@ class RecurrentProgram:
         batched: whether there is a batch.
         asks: whether the caller wants gradients of the arguments.
         end: what the program does with its loss.
+        casts: whether autocast is on around its layers.
     """
 
     lines: tuple[str, ...]
@@ -84,6 +85,7 @@ class RecurrentProgram:
     asks: bool
     dtype: str
     end: str
+    casts: bool
 
     def source(self) -> str:
         """The function as text."""
@@ -351,9 +353,12 @@ class _Grower:
         asks = rng.random() < (0.7 if end in ("results", "loss") else 0.08)
         states = tuple((name, *sizes) for name, sizes in self.given.items())
         head = f"    def program({', '.join(('x', 'lengths', *self.given))}):"
+        casts = self.dtype == "torch.float32" and rng.random() < 0.4
+        if casts:
+            self.lines = ['with torch.autocast("cpu", torch.bfloat16):', *(f"    {line}" for line in self.lines)]
         body = [f"        {line}" for line in (*self.lines, *ending)]
         lines = ("def build():", *self.beginning(), head, *body, "    return program, weights")
-        return RecurrentProgram(lines, states, self.first, self.batched, asks, self.dtype, end)
+        return RecurrentProgram(lines, states, self.first, self.batched, asks, self.dtype, end, casts)
 
     def beginning(self) -> list[str]:
         """Nets and weights, some of them frozen or with hooks."""
