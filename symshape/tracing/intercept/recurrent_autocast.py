@@ -30,6 +30,7 @@ _TAGS = (torch.Tag.nondeterministic_seeded,)
 _library.define(f"lstm_under_autocast({_ARGUMENTS}, ScalarType cells) -> (Tensor, Tensor, Tensor)", tags=_TAGS)
 _library.define(f"rnn_under_autocast({_ARGUMENTS}) -> (Tensor, Tensor)", tags=_TAGS)
 _WIDTHS = (2, 3, 2)  # of a tiny layer: of inputs, states, projections
+_BATCHES = ((1,), (2, 2, 2), (2, 1))  # of tiny layers: sequences at each step; of several lengths oneDNN has none
 UNDER_AUTOCAST: tuple[OpOverload, OpOverload]
 """The ops, of LSTMs and of others; their first two arguments are the name of an ATen op and its tensors, in order."""
 
@@ -119,8 +120,9 @@ UNDER_AUTOCAST = torch.ops.symshape.lstm_under_autocast.default, torch.ops.symsh
 def under_autocast(op: OpOverload, args: Sequence[Any]) -> tuple[OpOverload, list[Any]] | None:
     """The op and its arguments that do under autocast what ``op`` does; None where it is taken apart instead.
 
-    That is where tensors are not known to be cast as those of a tiny layer are: of several dtypes, without elements, or
-    weights that are computed (autocast keeps the casts of others, and their gradients are summed in its dtype).
+    That is where tensors are not known to be cast as those of a tiny layer are: of several dtypes, without elements,
+    weights that are computed (autocast keeps the casts of others, and their gradients are summed in its dtype), and
+    where dtypes hang on data (an LSTM's of packed sequences, on whether they are of one length).
     """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     layer = f"{op._schema.name.removeprefix('aten::')}.{op._overloadname}"
@@ -161,21 +163,19 @@ def _dtypes(
     """Of the results, as a tiny layer on the CPU tells; None where it does not run, or gradients change them."""
     try:
         with _disable_current_modes(), torch._C.DisableTorchFunction():
-            found = {_told(layer, kinds, flags, projects, autocast, grad) for grad in (False, True)}
+            found = {
+                _told(_tiny(layer, kinds, flags, projects, batches), layer, flags, autocast, grad)
+                for batches in _BATCHES[: 2 if layer.endswith(".input") else 3]
+                for grad in (False, True)
+            }
     except RuntimeError:
         return None
     return found.pop() if len(found) == 1 else None
 
 
 def _told(
-    layer: str,
-    kinds: tuple[torch.dtype, ...],
-    flags: tuple[Any, ...],
-    projects: bool,
-    autocast: torch.dtype,
-    grad: bool,
+    tensors: Sequence[torch.Tensor], layer: str, flags: tuple[Any, ...], autocast: torch.dtype, grad: bool
 ) -> tuple[torch.dtype, ...]:
-    tensors = _tiny(layer, kinds, flags, projects)
     with torch.inference_mode(False), torch.set_grad_enabled(grad), casting("cpu", autocast):
         for each in tensors:
             each.requires_grad_(grad and each.is_floating_point())
@@ -183,15 +183,21 @@ def _told(
     return tuple(each.dtype for each in made)
 
 
-def _tiny(layer: str, kinds: tuple[torch.dtype, ...], flags: tuple[Any, ...], projects: bool) -> list[torch.Tensor]:
-    has_biases, num_layers, _, _, bidirectional, *_ = flags
+def _tiny(
+    layer: str, kinds: tuple[torch.dtype, ...], flags: tuple[Any, ...], projects: bool, batches: tuple[int, ...]
+) -> list[torch.Tensor]:
+    """The tensors of a tiny layer for so many sequences at each step."""
+    has_biases, num_layers, _, _, bidirectional, *first = flags
     width, hidden, projected = _WIDTHS if projects else (*_WIDTHS[:2], _WIDTHS[1])
-    ways = 2 if bidirectional else 1
+    ways, batch = 2 if bidirectional else 1, batches[0]
     gates = hidden * {"lstm": 4, "gru": 3}.get(layer.split(".")[0], 1)
     data, state, weight = (functools.partial(torch.zeros, dtype=each, device="cpu") for each in kinds)
-    tensors = [data(1, 1, width)] if layer.endswith(".input") else [data(1, width), torch.ones(1, dtype=torch.int64)]
-    tensors += [state(num_layers * ways, 1, projected)]
-    tensors += [state(num_layers * ways, 1, hidden)] if layer.startswith("lstm") else []
+    if layer.endswith(".input"):
+        tensors = [data(batch, len(batches), width) if any(first) else data(len(batches), batch, width)]
+    else:
+        tensors = [data(sum(batches), width), torch.tensor(batches, dtype=torch.int64, device="cpu")]
+    tensors += [state(num_layers * ways, batch, projected)]
+    tensors += [state(num_layers * ways, batch, hidden)] if layer.startswith("lstm") else []
     for number in range(num_layers):
         for _ in range(ways):
             tensors += [weight(gates, projected * ways if number else width), weight(gates, projected)]

@@ -230,14 +230,15 @@ def test_a_view_of_a_copy_that_may_be_none() -> None:
     assert seen == ["equal", "refused", "equal"]
 
 
+@pytest.mark.parametrize("lies", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x[:1].expand(3, -1, -1)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_a_linear_layer_under_autocast_casts_its_bias(dtype: torch.dtype) -> None:
+def test_a_linear_layer_under_autocast_is_cast_as_a_whole(dtype: torch.dtype, lies: Callable[..., Any]) -> None:
     """Also where the input lies apart, and the bias is added: a sum is none of autocast's operators."""
     layer = torch.nn.Linear(6, 2, dtype=dtype)
 
     def run(x: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16):
-            return layer(x.transpose(0, 1))
+            return layer(lies(x))  # type: ignore[no-any-return]
 
     compiled: Any = symshape.compile(run, dynamic=True, fullgraph=True)
     for sizes in ((5, 3, 6), (2, 7, 6), (1, 4, 6), (4, 1, 6)):
