@@ -66,7 +66,9 @@ class Taken:
 
 @attrs.frozen
 class RecurrentProgram:
-    """A function ``build() -> (program, weights)`` as text, and what the program's arguments are.
+    """A function ``build(cast=True) -> (program, weights)`` as text, and what the program's arguments are.
+
+    ``cast`` says whether its autocast, if it has one, is on.
 
     Attributes:
         lines: of the text.
@@ -91,11 +93,11 @@ class RecurrentProgram:
         """The function as text."""
         return "\n".join(self.lines)
 
-    def build(self) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    def build(self, cast: bool = True) -> tuple[Callable[..., Any], list[torch.Tensor]]:
         """The program with weights of its own, always the same."""
         space: dict[str, Any] = dict(SPACE)
         exec(compile(self.source(), "<program>", "exec"), space)
-        made: tuple[Callable[..., Any], list[torch.Tensor]] = space["build"]()
+        made: tuple[Callable[..., Any], list[torch.Tensor]] = space["build"](cast)
         return made
 
     def call(self, batch: int, length: int, seed: int) -> str:
@@ -355,9 +357,12 @@ class _Grower:
         head = f"    def program({', '.join(('x', 'lengths', *self.given))}):"
         casts = self.dtype == "torch.float32" and rng.random() < 0.4
         if casts:
-            self.lines = ['with torch.autocast("cpu", torch.bfloat16):', *(f"    {line}" for line in self.lines)]
+            self.lines = [
+                'with torch.autocast("cpu", torch.bfloat16, enabled=cast):',
+                *(f"    {line}" for line in self.lines),
+            ]
         body = [f"        {line}" for line in (*self.lines, *ending)]
-        lines = ("def build():", *self.beginning(), head, *body, "    return program, weights")
+        lines = ("def build(cast=True):", *self.beginning(), head, *body, "    return program, weights")
         return RecurrentProgram(lines, states, self.first, self.batched, asks, self.dtype, end, casts)
 
     def beginning(self) -> list[str]:
