@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.errors import DataDependentError
+from symshape.errors import DataDependentError, UnsupportedError
 from symshape.graph.steps import Node, Step, Value, values_in, writes_nothing, written_values
 from symshape.user_code import Location, at
 
@@ -71,8 +71,13 @@ def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at:
             or any(written.get(which, -1) >= each.step for which in either)
         ):
             # A question about sizes that are known only at run time stays open: the copy stays a copy.
-            with at(each.location), suppress(DataDependentError):
-                each.ask()
+            through = _written_through(each, steps, shown)
+            with at(each.location), suppress(*(() if through else (DataDependentError,))):
+                if each.ask() is not None and through:
+                    raise UnsupportedError(
+                        "reshape makes a view here, as sizes that are known only at run time tell too late, and it, or "
+                        "what it is a view of, is written to in place; call contiguous() or clone() before"
+                    )
         elif each.copy in returned:
             viewed = _laying_out(_viewed(steps), steps, also=_copies_densely) if viewed is None else viewed
             if each.copy in viewed:
@@ -80,6 +85,18 @@ def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at:
                     each.ask()
             else:
                 _reshape(each, steps)
+
+
+def _written_through(copied: Copied, steps: Sequence[Step], shown: Collection[int]) -> bool:
+    """Whether one of the two is written to and the other one looked at later, which has that in it if it is a view."""
+    made = {id(value.storage) for step in steps if isinstance(step, Node) for value in step.outputs if value}
+    for one, other in ((copied.source, copied.copy), (copied.copy, copied.source)):
+        behind = (step for step in steps[copied.step :] if isinstance(step, Node))
+        if any(value.storage is one.storage for step in behind for value in written_values(step)):
+            outside = id(other.storage) in shown or id(other.storage) not in made
+            if outside or any(value.storage is other.storage for step in behind for value in step.reads):
+                return True
+    return False
 
 
 def _reshape(copied: Copied, steps: list[Step]) -> None:

@@ -1,8 +1,7 @@
 """Branches on whether data are finite: ``if not torch.isfinite(loss): return``, ``if gradient.isnan().any(): ...``.
 
 Such a branch is there for the day on which something overflows.  A trace presumes that it is not today, where the
-function can still be run from the beginning; that is asserted when the graph runs.  So it is with the number that tells
-whether a gradient overflowed as it was unscaled, by which ``torch.amp.GradScaler`` decides whether to step.
+function can still be run from the beginning; that is asserted when the graph runs.
 """
 
 from __future__ import annotations
@@ -11,14 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from guards.terms import boolean, fold
+from guards.terms import fold
 from guards.terms.term import Term
-from symshape.graph.float_terms import FloatTerm
-from symshape.graph.steps import Node, Step, Value, written_values
-from symshape.tracing.asked_numbers import COMPARE
-from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
+from symshape.graph.steps import Node, Step, Value
 
 _ANSWERS = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
 _SAME = {"eq": True, "ne": False}
@@ -29,58 +23,7 @@ _BOTH = frozenset(("logical_and", "bitwise_and", "mul"))
 _EITHER = frozenset(("logical_or", "bitwise_or"))
 
 
-_UNSCALES = frozenset((torch.ops.aten._amp_foreach_non_finite_check_and_unscale_.default,))
-"""Ops whose second argument becomes 1 where a number is not finite."""
-_NOT_0, _ITEM = torch.ops.aten.ne.Scalar, torch.ops.aten._local_scalar_dense.default
 FINITE = "data are taken to be finite here"
-
-
-class Unscaled:
-    """Comparisons of numbers that tell whether something overflowed as it was unscaled.
-
-    Args:
-        trace: what is traced.
-    """
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-
-    def __call__(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """The answer where nothing did, which is asserted; None: it is about something else, or it is too late."""
-        terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
-        names = {name for each in terms for name in each.unbacked()}
-        values = _told_of_unscaling(self._trace.steps, names)
-        env = self._trace.env
-        if values is None or any(each.symbols() for each in terms) or not env.may_begin_again():
-            return None
-        for value in values:
-            told = self._trace.dispatch(_NOT_0, (SymbolicTensor.make(value.spec, value, self._trace, False), 0), {})
-            finite = boolean.not_(self._trace.dispatch(_ITEM, (told,), {}).node.term)
-            env.presumed.append(f"{FINITE}, {finite} (at {env.origin()})")
-            env.expect_true(finite, FINITE)
-        zero = dict.fromkeys(names, 0.0)
-        one, other = (each.evaluate({}, zero) if isinstance(each, FloatTerm) else each for each in (left, right))
-        return bool(COMPARE[relation](one, other))
-
-
-def _told_of_unscaling(steps: Sequence[Step], names: set[str]) -> list[Value] | None:
-    """The values that numbers were read from, if each was written by an unscaling, and by nothing since it was read."""
-    found: dict[str, Value] = {}
-    unscaled: set[int] = set()
-    for step in steps:
-        if type(step) is not Node:
-            continue
-        if step.op is _ITEM and step.bindings and step.bindings[0].symbol in names:
-            found[step.bindings[0].symbol] = step.reads[0]
-        for value in written_values(step):
-            if any(each.storage is value.storage for each in found.values()):
-                return None
-            if step.op in _UNSCALES and value is step.args[1]:
-                unscaled.add(id(value.storage))
-            else:
-                unscaled.discard(id(value.storage))
-    told = bool(names) and found.keys() == names and all(id(each.storage) in unscaled for each in found.values())
-    return list(found.values()) if told else None
 
 
 def holds_for_finite(steps: Sequence[Step], condition: Term) -> bool | None:

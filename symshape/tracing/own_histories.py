@@ -35,13 +35,13 @@ from symshape.tracing.applied import (
 )
 from symshape.tracing.gradients import MadeByAutograd, MadeInside, MadeOfParts, reached
 from symshape.tracing.intercept.autograd_hooks import AutogradHooks
-from symshape.tracing.intercept.whole_op import WholeOp
+from symshape.tracing.intercept.whole_op import OneOfSeveral, WholeOp
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.spent_histories import Ended, SpentHistories
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import Location, user_location
 
-_OWN = frozenset((MadeByAutograd, MadeInside, MadeOfParts, WholeOp))
+_OWN = frozenset((MadeByAutograd, MadeInside, MadeOfParts, OneOfSeveral, WholeOp))
 _OWN_NODES = frozenset(f"{each.__name__}Backward" for each in _OWN)
 _PLAIN = frozenset(
     (

@@ -22,7 +22,7 @@ from symshape.tracing import op_call
 from symshape.tracing.bounds import Bounds
 from symshape.tracing.contents import Contents
 from symshape.tracing.control_flow import ControlFlows
-from symshape.tracing.finite_data import Unscaled, holds_for_finite
+from symshape.tracing.finite_data import holds_for_finite
 from symshape.tracing.gradients import MadeByAutograd
 from symshape.tracing.holding import Holding
 from symshape.tracing.intercept import fallbacks
@@ -41,6 +41,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.symbolic.untracked_views import UntrackedViews
 from symshape.tracing.unknowns import Counts, Unknowns
+from symshape.tracing.unscaled_gradients import Unscaled
 from symshape.tracing.unused_numbers import computed_alone
 from symshape.tracing.world_as_it_was import WorldAsItWas
 from symshape.user_code import user_location
@@ -111,7 +112,8 @@ class Tracer:
         self._default_dtype = torch.get_default_dtype()
         self.writes: tuple[Value, ...] = ()
         env.on_assertion, env.may_begin_again = self._assert, WorldAsItWas(self)
-        env.for_finite, env.unscaled = lambda condition: holds_for_finite(self.steps, condition), Unscaled(self)
+        env.for_finite = lambda condition: holds_for_finite(self.steps, condition)
+        env.unscaled = Unscaled(self, self.lifting.tensors.values)
         env.partial.on_data = lambda term: self.steps.append(computed_alone(term))
 
     # -- values

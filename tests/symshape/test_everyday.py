@@ -34,7 +34,7 @@ def test_right_and_dynamic(program: Program, inference: bool) -> None:
 
 @pytest.mark.parametrize("program", [pytest.param(each, id=name) for name, each in PROGRAMS.items()])
 def test_never_wrong_under_autocast(program: Program) -> None:
-    """Where more is refused and fixed: recurrent layers are taken apart, kernels that cast inside have no node."""
+    """Where more is refused and fixed: recurrent cells are taken apart, kernels that cast inside have no node."""
     verdict = judge(program, around=lambda: torch.autocast("cpu", torch.bfloat16))
     assert verdict.outcome != "wrong", verdict.detail
 

@@ -151,17 +151,26 @@ def linear(
 
     Source: aten/src/ATen/native/Linear.cpp.
     """
-    spec = _spec(input)
-    if len(spec.sizes) < 2 or weight.dim() != 2:
+    if input.dim() < 2 or weight.dim() != 2:
         return products.linear(input, weight, bias)  # type: ignore[no-any-return]
+    casts = bias is not None and torch.is_autocast_enabled(input.device.type)
+    if bias is not None and casts:  # a layer as a whole; a sum is none of autocast's operators
+        input, weight, bias = _cast(input), _cast(weight), _cast(bias)  # noqa: A001
+    spec = _spec(input)
     if bias is not None and len(spec.sizes) == 2:
         return torch.addmm(bias, input, weight.t())
-    if bias is not None and spec.canonical():
+    if bias is not None and (spec.canonical() or (casts and input.is_contiguous())):
         flat = _flat_rows(input, spec)
         result = torch.addmm(bias, flat, weight.t())
         return result.view([outward(size) for size in (*spec.sizes[:-1], _spec(result).sizes[1])])
     result = matmul(input, weight.t())
     return result if bias is None else torch.add(result, bias)
+
+
+def _cast(tensor: torch.Tensor) -> torch.Tensor:
+    """An operand as autocast casts it, which is on for its device."""
+    eligible = tensor.is_floating_point() and tensor.dtype is not torch.float64
+    return tensor.to(torch.get_autocast_dtype(tensor.device.type)) if eligible else tensor
 
 
 def _flat_rows(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
+from symshape.tracing.intercept.recurrent_autocast import under_autocast
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 
 aten = torch.ops.aten
@@ -37,9 +38,10 @@ def _fits(name: str, args: Sequence[Any]) -> bool:
     of_data = name in _LAYERS and _overload(name, args) is getattr(aten, name).data
     # On CUDA dropout between layers draws from cuDNN's own state, of which a graph there knows nothing.
     on_cuda = name in _LAYERS and not of_data and not (args[5] and args[6])
-    if not can_be_whole(args, on_cuda=on_cuda):
+    if not can_be_whole(args, on_cuda=on_cuda, cast=name not in _CELLS):
         return False
-    if any(each.dtype not in (first.dtype, torch.int64) for each in tensors):
+    casts = name in _LAYERS and torch.is_autocast_enabled(first.device.type)
+    if not casts and any(each.dtype not in (first.dtype, torch.int64) for each in tensors):
         return False
     if name in _SEQUENCES:
         return True
@@ -60,7 +62,11 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def use(*args: Any, **kwargs: Any) -> Any:
         if kwargs or (name in _LAYERS and len(args) != 9) or not _fits(name, args):
             return function(*args, **kwargs)
-        return run_whole(_overload(name, args), args)
+        op = _overload(name, args)
+        if name not in _LAYERS or not torch.is_autocast_enabled("cpu"):
+            return run_whole(op, args)
+        found = under_autocast(op, args)
+        return function(*args) if found is None else run_whole(*found)
 
     return use
 

@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from symshape.tracing.intercept.recurrent_autocast import UNDER_AUTOCAST, casting
+from symshape.tracing.intercept.recurrent_autocast import layers as _layers
+
 __all__ = ["GRADIENTS"]
 
 aten = torch.ops.aten
@@ -21,7 +24,8 @@ _MOST_NODES = 512  # of histories, that are looked at (0.2 ms); layers behind lo
 _library = torch.library.Library("symshape", "FRAGMENT")
 _library.define(
     "recurrent_gradients(str layer, Tensor[] outputs, Tensor[] tensors, Tensor?[] upstream, bool[] needed, "
-    "bool has_biases, int num_layers, bool train, bool bidirectional, bool batch_first) -> Tensor[]"
+    "bool has_biases, int num_layers, bool train, bool bidirectional, bool batch_first, ScalarType? autocast=None, "
+    "ScalarType? casts=None) -> Tensor[]"
 )
 _library.define("unpacked_gradient(Tensor upstream, Tensor lengths, Tensor data, bool batch_first) -> Tensor")
 _library.define("packed_gradient(Tensor upstream, Tensor batch_sizes, Tensor padded, bool batch_first) -> Tensor")
@@ -39,21 +43,30 @@ def _recurrent_gradients(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    autocast: torch.dtype | None = None,
+    casts: torch.dtype | None = None,
 ) -> list[torch.Tensor]:
     """The gradients of the tensors that need one, each contiguous.
 
     ``outputs`` are those of the layers (output, last states) for ``tensors`` (their arguments that are tensors, in
-    order), ``upstream`` the gradients of these outputs, None for none.  Without dropout.
+    order), ``upstream`` the gradients of these outputs, None for none.  Without dropout.  What was written to since
+    counts as such: backward raises, as eager's does, where it needs what was there.  ``autocast`` is the dtype of the
+    autocast around the layers, ``casts`` of that around their backward.
     """
+    kind = tensors[0].device.type
     wanted = [tensor for tensor, needs in zip(tensors, needed, strict=True) if needs]
-    found = _by_history(outputs, wanted, upstream)
+    with casting(kind, casts):
+        found = _by_history(outputs, wanted, upstream)
     if found is None:
         flags: list[Any] = [has_biases, num_layers, 0.0, train, bidirectional]
         with torch.inference_mode(False), torch.enable_grad():
             copies = [_leaf(tensor, needs) for tensor, needs in zip(tensors, needed, strict=True)]
-            again = _layers(layer, copies, [*flags, batch_first] if layer.endswith(".input") else flags)
+            with casting(kind, autocast):
+                again = _layers(layer, copies, [*flags, batch_first] if layer.endswith(".input") else flags)
+        torch.autograd.graph.increment_version([made for made, out in zip(again, outputs, strict=True) if out._version])
         wanted = [copy for copy, needs in zip(copies, needed, strict=True) if needs]
-        found = _asked(again, wanted, upstream)
+        with casting(kind, casts):
+            found = _asked(again, wanted, upstream)
     pairs = zip(found, wanted, strict=True)
     return [tensor.new_zeros(tensor.shape) if each is None else each.contiguous() for each, tensor in pairs]
 
@@ -103,12 +116,35 @@ def _of_layers(
     others: Sequence[Any],
     upstream: Sequence[torch.Tensor | None],
     needed: Sequence[bool],
-) -> list[torch.Tensor]:
-    has_biases, num_layers, _, train, bidirectional, *batch_first = others
-    flags = (has_biases, num_layers, train, bidirectional, any(batch_first))
-    name = f"{op._schema.name.removeprefix('aten::')}.{op._overloadname}"
-    given = (name, list(outputs), list(tensors), list(upstream), list(needed), *flags)
-    return list(tracer.dispatch(torch.ops.symshape.recurrent_gradients.default, given, {}))
+) -> list[torch.Tensor | None]:
+    cast = op in UNDER_AUTOCAST
+    layer = others[0] if cast else f"{op._schema.name.removeprefix('aten::')}.{op._overloadname}"
+    has_biases, num_layers, _, train, bidirectional, *rest = others[1:] if cast else others
+    flags = (has_biases, num_layers, train, bidirectional, bool(rest and rest[0]))
+    dtypes = (rest[1] if cast else None, _autocast_on(tensors[0].device.type))
+    unused = _projections_for_nobody(layer, tensors, flags, upstream)
+    asked = [needs and position not in unused for position, needs in enumerate(needed)]
+    given = (layer, list(outputs), list(tensors), list(upstream), asked, *flags, *dtypes)
+    made = iter(tracer.dispatch(torch.ops.symshape.recurrent_gradients.default, given, {}))
+    return [next(made) if asks else None for asks, needs in zip(asked, needed, strict=True) if needs]
+
+
+def _autocast_on(kind: str) -> torch.dtype | None:
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+
+def _projections_for_nobody(
+    layer: str, tensors: Sequence[torch.Tensor], flags: Sequence[Any], upstream: Sequence[torch.Tensor | None]
+) -> range:
+    """The places of the last layer's projections where they have no gradient: cells alone are used, after one step."""
+    has_biases, num_layers, _, bidirectional, batch_first = flags
+    packed, ways, each = layer.endswith(".data"), 2 if bidirectional else 1, 5 if has_biases else 3
+    weights = 4 if packed else 3  # behind the input (data and batch sizes) and two states
+    cells = layer.startswith("lstm.") and upstream[0] is None and upstream[1] is None
+    if not cells or len(tensors) != weights + num_layers * ways * each:
+        return range(0)
+    steps = tensors[1].size(0) if packed else tensors[0].size(1 if batch_first else 0)
+    return range(len(tensors) - (ways - 1) * each - 1, len(tensors), each) if steps == 1 else range(0)
 
 
 def _of_sequences(
@@ -119,36 +155,28 @@ def _of_sequences(
     others: Sequence[Any],
     upstream: Sequence[torch.Tensor | None],
     needed: Sequence[bool],
-) -> list[torch.Tensor]:
+) -> list[torch.Tensor | None]:
     del needed  # the first tensor alone can need one
     packs = op is aten._pack_padded_sequence.default
     made = torch.ops.symshape.packed_gradient if packs else torch.ops.symshape.unpacked_gradient
     return [tracer.dispatch(made.default, (upstream[0], outputs[1], tensors[0], others[0]), {})]
 
 
-Gradients = Callable[..., list[torch.Tensor]]
-"""Writes down the gradients of an op, for each tensor that needs one.  Its arguments: the tracer, the op, its outputs,
-tensors among the op's arguments, the others, gradients of the outputs (None for none), which tensors need one."""
+Gradients = Callable[..., list[torch.Tensor | None]]
+"""Writes down the gradients of an op, for each tensor that needs one (None: it has none).  Its arguments: the tracer,
+the op, its outputs, tensors among the op's arguments, the others, gradients of the outputs (None for none), which
+tensors need one."""
 GRADIENTS: dict[OpOverload, Gradients] = {
     **{
         getattr(getattr(aten, kind), overload): _of_layers
         for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")
         for overload in ("input", "data")
     },
+    **dict.fromkeys(UNDER_AUTOCAST, _of_layers),
     aten._pack_padded_sequence.default: _of_sequences,
     aten._pad_packed_sequence.default: _of_sequences,
 }
 """By op; layers without dropout."""
-
-
-def _layers(layer: str, tensors: Sequence[torch.Tensor], flags: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-    kind, overload = layer.split(".")
-    op: OpOverload = getattr(getattr(aten, kind), overload)
-    states = 1 if overload == "input" else 2  # behind the input, or the data and the batch sizes
-    weights = states + (2 if kind == "lstm" else 1)
-    state = list(tensors[states:weights]) if kind == "lstm" else tensors[states]
-    made: tuple[torch.Tensor, ...] = op(*tensors[:states], state, list(tensors[weights:]), *flags)
-    return made
 
 
 def _leaf(tensor: torch.Tensor, needs: bool) -> torch.Tensor:

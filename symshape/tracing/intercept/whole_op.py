@@ -21,16 +21,17 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 aten = torch.ops.aten
 
 
-def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False) -> bool:
+def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False, cast: bool = False) -> bool:
     """Whether a composite of these arguments may stay one op: on the CPU, outside of autocast and transforms.
 
     ``on_cuda``: also there (C++ may take it apart by looking at memory, so gradients are the graph's own to compute).
+    ``cast``: also under autocast on the CPU.
     """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     kind = tensors[0].device.type if tensors else "cpu"
     return (
         (kind == "cpu" or (on_cuda and kind == "cuda"))
-        and not torch.is_autocast_enabled(kind)
+        and ((cast and kind == "cpu") or not torch.is_autocast_enabled(kind))
         and forward_ad._current_level < 0
         and any(type(each) is SymbolicTensor for each in tensors)
         and all(
@@ -49,6 +50,8 @@ def run_whole(op: OpOverload, args: Sequence[Any]) -> Any:
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         marked = [... if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         results = list(WholeOp.apply(op, tree, marked, *tensors))
+        if len(results) > 1:
+            results = [each if each.grad_fn is None else OneOfSeveral.apply(each) for each in results]
     else:
         results = _written_down(op, args)
     return tuple(results) if len(op._schema.returns) > 1 else results[0]
@@ -88,7 +91,8 @@ class WholeOp(torch.autograd.Function):
             made = GRADIENTS[ctx.op](ctx.tracer, ctx.op, outputs, ctx.saved_tensors, others, upstream, needed)
             found = iter(made)
             return None, None, None, *(next(found) if wanted else None for wanted in needed)
-        with torch.enable_grad():
+        kind = ctx.saved_tensors[0].device.type
+        with torch.enable_grad(), torch.autocast(kind, enabled=False):  # as it was; what is around backward casts there
             pairs = zip(ctx.saved_tensors, needed, strict=True)
             copies = [each.detach().requires_grad_(wanted) for each, wanted in pairs]
             for each in copies:
@@ -101,6 +105,25 @@ class WholeOp(torch.autograd.Function):
             torch.autograd.grad([out for out, _ in tracked], wanted_copies, [g for _, g in tracked], allow_unused=True)
         )
         return None, None, None, *(next(found) if wanted else None for wanted in needed)
+
+
+class OneOfSeveral(torch.autograd.Function):
+    """An output of an op that has several, as eager's are: with a node of its own.
+
+    What hooks it has are called for its gradient, and not where it has none since others alone are asked for.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: SymbolicTensor) -> SymbolicTensor:
+        """The same value."""
+        tracer: Any = tensor._tracer
+        made: SymbolicTensor = tracer.stand_in(tensor._value)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any) -> Any:
+        """The same gradient."""
+        return upstream
 
 
 def _draws(op: OpOverload, leaves: Sequence[Any]) -> bool:

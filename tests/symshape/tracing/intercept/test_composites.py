@@ -228,3 +228,24 @@ def test_a_view_of_a_copy_that_may_be_none() -> None:
 
     _, seen = agree(fn, (torch.randn(2, 6, 4),), (torch.randn(2, 3, 3),), (torch.randn(3, 5, 4),))
     assert seen == ["equal", "refused", "equal"]
+
+
+@pytest.mark.parametrize("lies", [lambda x: x.transpose(0, 1), lambda x: x[:, ::2], lambda x: x[:1].expand(3, -1, -1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_linear_layer_under_autocast_is_cast_as_a_whole(dtype: torch.dtype, lies: Callable[..., Any]) -> None:
+    """Also where the input lies apart, and the bias is added: a sum is none of autocast's operators."""
+    layer = torch.nn.Linear(6, 2, dtype=dtype)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return layer(lies(x))  # type: ignore[no-any-return]
+
+    compiled: Any = symshape.compile(run, dynamic=True, fullgraph=True)
+    for sizes in ((5, 3, 6), (2, 7, 6), (1, 4, 6), (4, 1, 6)):
+        x, seen = torch.randn(sizes, dtype=dtype), []
+        for each in (compiled, run):
+            layer.zero_grad()
+            result = each(x)
+            result.float().sin().sum().backward()
+            seen.append([result, *(weight.grad for weight in layer.parameters())])
+        torch.testing.assert_close(*seen, rtol=0, atol=0)

@@ -74,13 +74,17 @@ def test_odd_layouts_of_input_and_states() -> None:
         agree(cell, *[(R(b, 8), R(6, b).t()) for b in (3, 4)], dynamic=True)
 
 
-def test_under_autocast_it_is_taken_apart() -> None:
+def test_under_autocast_it_is_one_op_unless_weights_are_computed() -> None:
+    """Autocast keeps casts of weights, not of what is computed from them."""
     net = nn.GRU(8, 6).eval()
 
-    def run(x: torch.Tensor) -> Any:
+    def run(x: torch.Tensor, factor: torch.Tensor | None = None) -> Any:
+        weights = net._flat_weights if factor is None else [each * factor for each in net._flat_weights]
         with torch.autocast("cpu", torch.bfloat16):
-            return net(x)
+            return torch.gru(x, x.new_zeros(1, x.size(1), 6), weights, True, 1, 0.0, False, False, False)
 
-    with torch.no_grad():
-        traced, _ = agree(run, (R(2, 3, 8),))
-    assert "aten.gru.input" not in ops_of(traced)
+    traced, seen = agree(run, (R(2, 3, 8),), (R(5, 4, 8),))
+    assert ops_of(traced).count("symshape.rnn_under_autocast.default") == 1
+    assert seen == ["equal", "equal"]
+    traced, _ = agree(run, (R(2, 3, 8), torch.ones(())))
+    assert "symshape.rnn_under_autocast.default" not in ops_of(traced)

@@ -129,3 +129,20 @@ def test_attention_of_heads_without_a_width(heads: tuple[int, ...]) -> None:
     calls = [(R(*heads, *sizes),) for sizes in ((4, 2), (5, 0), (3, 2), (3, 0))]
     _, seen = agree(lambda q: F.scaled_dot_product_attention(q, q, q), *calls, dynamic=True)
     assert seen == ["equal", "refused", "equal", "refused"]
+
+
+def test_backward_under_autocast_computes_again_without() -> None:
+    """Autocast around backward is none around what was computed before it."""
+    weight = torch.nn.Parameter(torch.randn(8, 8))
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        rows = (x[x[:, 0] > 0] @ weight).view(1, 1, -1, 8)
+        loss = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows).sin().sum()
+        with torch.autocast("cpu", torch.bfloat16):
+            return torch.autograd.grad(loss, [weight])[0]
+
+    compiled = symshape.compile(fn, fullgraph=True, dynamic=True)
+    for n in (6, 9, 5):
+        x = torch.randn(n, 8)
+        x[0, 0] = 1.0
+        torch.testing.assert_close(compiled(x), fn(x), atol=1e-6, rtol=1e-5)
