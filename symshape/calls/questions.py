@@ -25,12 +25,12 @@ TRANSFORMED = "is_transformed"
 HAS_HISTORY = "is_made"
 
 
-_interpreters = torch._C._functorch.peek_interpreter_stack
+interpreters = torch._C._functorch.peek_interpreter_stack
 
 
 def is_transformed() -> bool:
     """Whether a transform of ``torch.func`` is around the call, or forward-mode autograd."""
-    return _interpreters() is not None or forward_ad._current_level >= 0
+    return interpreters() is not None or forward_ad._current_level >= 0
 
 
 class Object:

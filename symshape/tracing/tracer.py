@@ -113,7 +113,7 @@ class Tracer:
         self.writes: tuple[Value, ...] = ()
         env.on_assertion, env.may_begin_again = self._assert, WorldAsItWas(self)
         env.for_finite = lambda condition: holds_for_finite(self.steps, condition)
-        env.unscaled = Unscaled(self, self.lifting.tensors.values)
+        env.unscaled = Unscaled(self, lambda: self.lifting.tensors.values())
         env.partial.on_data = lambda term: self.steps.append(computed_alone(term))
 
     # -- values

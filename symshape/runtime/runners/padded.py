@@ -14,9 +14,10 @@ from typing import Any
 
 import attrs
 import torch
+from torch.autograd import forward_ad
 
 from symshape import events
-from symshape.calls.questions import is_transformed
+from symshape.calls.questions import interpreters
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
 from symshape.options import Options
@@ -129,7 +130,7 @@ class PaddedRunner:
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
         apart, serves = self._apart, self._eager
-        if is_transformed():  # it would be lost where inputs are copied
+        if interpreters() is not None or forward_ad._current_level >= 0:  # ``is_transformed``, without a frame
             return serves(leaves, values)
         if apart.spoilt and (self._on_cpu or not _is_capturing()):  # to find out why, it records
             with self._lock:

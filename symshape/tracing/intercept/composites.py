@@ -153,7 +153,7 @@ def linear(
     """
     if input.dim() < 2 or weight.dim() != 2:
         return products.linear(input, weight, bias)  # type: ignore[no-any-return]
-    casts = bias is not None and torch.is_autocast_enabled(input.device.type)
+    casts = bias is not None and _is_cast(input.device.type)
     if bias is not None and casts:  # a layer as a whole; a sum is none of autocast's operators
         input, weight, bias = _cast(input), _cast(weight), _cast(bias)  # noqa: A001
     spec = _spec(input)
@@ -165,6 +165,11 @@ def linear(
         return result.view([outward(size) for size in (*spec.sizes[:-1], _spec(result).sizes[1])])
     result = matmul(input, weight.t())
     return result if bias is None else torch.add(result, bias)
+
+
+def _is_cast(kind: str) -> bool:
+    """Whether autocast is on for a kind of device, if there is one for it."""
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def _cast(tensor: torch.Tensor) -> torch.Tensor:

@@ -249,3 +249,9 @@ def test_a_linear_layer_under_autocast_is_cast_as_a_whole(dtype: torch.dtype, li
             result.float().sin().sum().backward()
             seen.append([result, *(weight.grad for weight in layer.parameters())])
         torch.testing.assert_close(*seen, rtol=0, atol=0)
+
+
+def test_a_linear_layer_on_a_device_that_has_no_autocast() -> None:
+    layer = torch.nn.Linear(3, 2, device="meta")
+    traced = symshape.trace(layer, torch.ones(4, 3, device="meta"))
+    assert [str(each.op) for each in traced.graph.nodes] == ["aten.t.default", "aten.addmm.default"]
