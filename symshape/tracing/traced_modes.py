@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -12,6 +15,7 @@ from torch.autograd import forward_ad
 
 from symshape.calls.modes import Modes
 from symshape.graph.codegen import Run, StepLines
+from symshape.tracing.state.preparations import ToPrepare
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -28,9 +32,51 @@ def compiling() -> Iterator[None]:
         torch.compiler._is_compiling_flag = before
 
 
+_DYNAMO = "torch._dynamo"
+
+
 def without_dynamo() -> AbstractContextManager[object]:
-    """What is compiled with ``torch.compile`` runs as it was written: a trace sees its ops."""
-    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
+    """What is compiled with ``torch.compile`` runs as it was written: a trace sees its ops.
+
+    To say so to Dynamo it has to be loaded, which takes half a second: before it is, nothing can be compiled by it.
+    """
+    if _DYNAMO in sys.modules:
+        return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
+    return _before_dynamo()
+
+
+@contextmanager
+def _before_dynamo() -> Iterator[None]:
+    """A trace that would load Dynamo begins again with it: it is not to be loaded among a trace's modes.
+
+    Raises:
+        ToPrepare: this thread wants it, or another one has loaded it meanwhile.
+    """
+    wanted = _DynamoWanted()
+    sys.meta_path.insert(0, wanted)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(wanted)
+    if _DYNAMO in sys.modules:
+        raise _to_load()
+
+
+class _DynamoWanted:
+    """Asked first for every module that is loaded."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Has no module; ends the trace of its thread where that asks for Dynamo."""
+        if name == _DYNAMO and threading.get_ident() == self._thread:
+            raise _to_load()
+
+
+def _to_load() -> ToPrepare:
+    text = f"needs {_DYNAMO}, which is not loaded while something is traced; import it before"
+    return ToPrepare(text, partial(importlib.import_module, _DYNAMO))
 
 
 @contextmanager

@@ -23,18 +23,18 @@ class ToPrepare(BaseException):
     The program is not to catch it as an error of its own.
 
     Args:
-        function: prepares.
-        owner: what.
+        text: what, for people.
+        prepare: does it.
     """
 
-    def __init__(self, function: Callable[[Any], Any], owner: Any) -> None:
-        super().__init__(f"prepares a {type(owner).__name__}, which it does in each call; call it once before")
-        self._function, self._owner = function, owner
+    def __init__(self, text: str, prepare: Callable[[], object]) -> None:
+        super().__init__(text)
+        self._prepare = prepare
 
     def fill(self) -> bool:
         """Prepares; whether that went well."""
         try:
-            self._function(self._owner)
+            self._prepare()
         except Exception:  # the program itself may catch it
             return False
         return True
@@ -49,7 +49,8 @@ def preparations(read: Callable[[Any, str], None]) -> dict[int, Any]:
 
     def prepared(function: Callable[[Any], Any], flag: str, owner: Any) -> None:
         if not getattr(owner, flag, False):
-            raise ToPrepare(function, owner)
+            text = f"prepares a {type(owner).__name__}, which it does in each call; call it once before"
+            raise ToPrepare(text, functools.partial(function, owner))
         read(owner, flag)
 
     found = [(getattr(sys.modules.get(module), name, None), flag) for module, name, flag in _PREPARATIONS]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +16,15 @@ from torch.nn import functional as F
 
 import symshape
 from symshape.calls.modes import modes
-from symshape.tracing.traced_modes import compiling, while_tracing, without_autocast, without_autocast_cache
+from symshape.tracing import traced_modes
+from symshape.tracing.state.preparations import ToPrepare
+from symshape.tracing.traced_modes import (
+    compiling,
+    while_tracing,
+    without_autocast,
+    without_autocast_cache,
+    without_dynamo,
+)
 from tests.symshape.eager import agree
 
 R = torch.randn
@@ -142,3 +157,87 @@ def test_a_scan_is_not_compiled_by_dynamo(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.undo()
     x = torch.randn(4, 2)
     torch.testing.assert_close(traced(x), fn(x))
+
+
+class TestBeforeDynamoIsLoaded:
+    @pytest.fixture(autouse=True)
+    def it_is_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in [each for each in sys.modules if each == "torch._dynamo" or each.startswith("torch._dynamo.")]:
+            monkeypatch.delitem(sys.modules, name)
+
+    def test_whoever_asks_for_it_ends_the_trace(self) -> None:
+        before = list(sys.meta_path)
+        with pytest.raises(ToPrepare, match=r"needs torch\._dynamo"), without_dynamo():
+            importlib.import_module("torch._dynamo.config")
+        assert sys.meta_path == before
+
+    def test_another_thread_may_load_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found: list[Any] = []
+
+        def load() -> None:
+            (wanted,) = (each for each in sys.meta_path if isinstance(each, traced_modes._DynamoWanted))
+            found.append(wanted.find_spec("torch._dynamo"))
+            monkeypatch.setitem(sys.modules, "torch._dynamo", ModuleType("torch._dynamo"))
+
+        def trace() -> None:
+            thread = threading.Thread(target=load)
+            thread.start()
+            thread.join()
+
+        with pytest.raises(ToPrepare), without_dynamo():
+            trace()
+        assert found == [None]
+
+    def test_else_nothing_happens(self) -> None:
+        before = list(sys.meta_path)
+        with without_dynamo():
+            importlib.import_module("colorsys")
+        assert sys.meta_path == before
+        assert "torch._dynamo" not in sys.modules
+
+
+_IN_A_FRESH_PROCESS = """
+import sys, torch, symshape
+from torch import nn
+double = symshape.compile(lambda x: x * 2, fullgraph=True)
+for n in (4, 5, 1):
+    assert torch.equal(double(torch.ones(n)), torch.full((n,), 2.0))
+assert "torch._dynamo" not in sys.modules, "Dynamo was loaded for nothing"
+
+def inside(x):
+    return torch.compile(lambda y: y * 2 + 1, backend="eager")(x)
+
+def caught(x):
+    try:
+        import torch._dynamo
+    except Exception:
+        return x
+    return x * 3
+
+layer = nn.Linear(3, 3)
+adam = torch.optim.Adam(layer.parameters())
+
+def step(x):
+    adam.zero_grad()
+    loss = layer(x.expand(3)).sum()
+    loss.backward()
+    adam.step()
+    return loss.detach()
+
+CASE
+compiled = symshape.compile(fn, fullgraph=True)
+for n in (1, 1, 1):
+    x = torch.ones(n)
+    found = compiled(x)
+    assert fn is step or torch.equal(found, {inside: x * 2 + 1, caught: x * 3}[fn]), found
+assert "torch._dynamo" in sys.modules
+assert compiled.stats().fallbacks == 0
+"""
+
+
+@pytest.mark.parametrize("name", ["inside", "caught", "step"])
+def test_a_fresh_process(name: str) -> None:
+    """Programs that need Dynamo begin again when it is there; others never load it."""
+    text = _IN_A_FRESH_PROCESS.replace("CASE", f"fn = {name}")
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
