@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import attrs
 
-_noted: ContextVar[list[SymShapeError] | None] = ContextVar("noted", default=None)
+_noted: ContextVar[list[BaseException] | None] = ContextVar("noted", default=None)
 
 
 class SymShapeError(Exception):
@@ -18,16 +18,22 @@ class SymShapeError(Exception):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Notes the error for :func:`refusals_noted`."""
         made = super().__new__(cls, *args, **kwargs)
-        noted = _noted.get()
-        if noted is not None and not issubclass(cls, ProgramError):
-            noted.append(made)
+        if not issubclass(cls, ProgramError):
+            note_refusal(made)
         return made
 
 
+def note_refusal(error: BaseException) -> None:
+    """Notes an error for :func:`refusals_noted`."""
+    noted = _noted.get()
+    if noted is not None:
+        noted.append(error)
+
+
 @contextlib.contextmanager
-def refusals_noted() -> Iterator[list[SymShapeError]]:
+def refusals_noted() -> Iterator[list[BaseException]]:
     """The errors made inside, but for those that eager raises too: a program may catch what it was never to see."""
-    found: list[SymShapeError] = []
+    found: list[BaseException] = []
     token = _noted.set(found)
     try:
         yield found

@@ -23,7 +23,7 @@ from symshape.runtime.entry import Entry
 __all__ = ["EVERY", "PlainCalls", "may_be_plain"]
 
 EVERY = 32
-"""The first trial is at this call; a trial begins at a multiple of it."""
+"""A trial begins at a multiple of this many calls, after as many that needed no trace."""
 PAIRS = 16
 """Calls that a trial times each way."""
 _REST = 1024  # calls that the function itself serves before it is tried again, the first time

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from symshape.errors import note_refusal
+
 _PREPARATIONS = (
     ("transformers.utils.output_capturing", "maybe_install_capturing_hooks", "_output_capturing_hooks_installed"),
 )
@@ -20,7 +22,7 @@ _PREPARATIONS = (
 class ToPrepare(BaseException):
     """A trace ends because something is to be prepared first.
 
-    The program is not to catch it as an error of its own.
+    The program is not to catch it as an error of its own; where it does all the same, it is raised again at its end.
 
     Args:
         text: what, for people.
@@ -30,6 +32,7 @@ class ToPrepare(BaseException):
     def __init__(self, text: str, prepare: Callable[[], object]) -> None:
         super().__init__(text)
         self._prepare = prepare
+        note_refusal(self)
 
     def fill(self) -> bool:
         """Prepares; whether that went well."""

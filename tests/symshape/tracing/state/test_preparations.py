@@ -113,6 +113,23 @@ def test_an_error_is_the_programs_own() -> None:
         symshape.compile(Doubling(broken=True), fullgraph=True)(x)
 
 
+def test_a_program_that_catches_everything() -> None:
+    class Catching(Doubling):
+        def forward(self, x: Tensor, doubled: bool = True) -> Tensor:
+            try:
+                install(self)
+            except BaseException:
+                return x - 1
+            return super().forward(x, doubled)
+
+    module, twin = Catching(), Catching()
+    twin.load_state_dict(module.state_dict())
+    compiled: Any = symshape.compile(module, fullgraph=True)
+    for n in (3, 4, 5):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x), twin(x))
+
+
 def test_hidden_states_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     transformers = pytest.importorskip("transformers")
