@@ -11,6 +11,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, ceil_div
 from meta_fns.core.spec import TensorSpec
 from meta_fns.padding.attention import flash_for_cpu_backward
+from meta_fns.padding.attention_on_device import cudnn_backward, efficient_backward, flash_backward
 
 __all__ = ["heads_inside"]
 
@@ -51,7 +52,7 @@ def flash_attention_for_cpu_backward(
     return heads_inside(query), heads_inside(key), heads_inside(value)
 
 
-@rule("aten._scaled_dot_product_flash_attention_backward.default")
+@rule("aten._scaled_dot_product_flash_attention_backward.default", padding=flash_backward)
 def flash_attention_backward(
     grad_out: TensorSpec,
     query: TensorSpec,
@@ -75,7 +76,7 @@ def flash_attention_backward(
     return laid_out_like(query), laid_out_like(key), laid_out_like(value)
 
 
-@rule("aten._scaled_dot_product_cudnn_attention_backward.default")
+@rule("aten._scaled_dot_product_cudnn_attention_backward.default", padding=cudnn_backward)
 def cudnn_attention_backward(
     grad_out: TensorSpec,
     query: TensorSpec,
@@ -100,7 +101,7 @@ def cudnn_attention_backward(
     return laid_out_like(query), laid_out_like(key), laid_out_like(value)
 
 
-@rule("aten._scaled_dot_product_efficient_attention_backward.default")
+@rule("aten._scaled_dot_product_efficient_attention_backward.default", padding=efficient_backward)
 def efficient_attention_backward(
     grad_out_: TensorSpec | None,
     query: TensorSpec,

@@ -14,7 +14,7 @@ from meta_fns.core.sizes import Shape, Size, at_least_one, ceil_div, same_shape
 from meta_fns.core.spec import CPU, TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.attention_backward import heads_inside
-from meta_fns.padding import attention as padded_attention
+from meta_fns.padding.attention_on_device import fused_on_device
 
 __all__: list[str] = []
 
@@ -66,7 +66,7 @@ def _rng(query: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
     return number, number
 
 
-@rule("aten._scaled_dot_product_flash_attention.default", padding=padded_attention.fused_on_device)
+@rule("aten._scaled_dot_product_flash_attention.default", padding=fused_on_device)
 def flash_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -94,7 +94,7 @@ def flash_attention(
     return laid_out_like(query), _float32(query, (b, h, s)), None, None, s, t, state, unused, debug
 
 
-@rule("aten._scaled_dot_product_efficient_attention.default", padding=padded_attention.fused_on_device)
+@rule("aten._scaled_dot_product_efficient_attention.default", padding=fused_on_device)
 def efficient_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -119,7 +119,7 @@ def efficient_attention(
     return output, _float32(query, (b, h, rows)), *_rng(query)
 
 
-@rule("aten._scaled_dot_product_cudnn_attention.default", padding=padded_attention.fused_on_device)
+@rule("aten._scaled_dot_product_cudnn_attention.default", padding=fused_on_device)
 def cudnn_attention(
     query: TensorSpec,
     key: TensorSpec,
@@ -141,7 +141,7 @@ def cudnn_attention(
     return output, logsumexp, None, None, s, key.sizes[2], number, number, None
 
 
-@rule("aten._scaled_dot_product_fused_attention_overrideable.default", padding=padded_attention.fused_on_device)
+@rule("aten._scaled_dot_product_fused_attention_overrideable.default", padding=fused_on_device)
 def fused_attention_overrideable(
     query: TensorSpec,
     key: TensorSpec,

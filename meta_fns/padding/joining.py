@@ -101,7 +101,7 @@ def margin(emit: Emitter, self: Padded, pad: Sequence[Size], value: Any = 0) -> 
     """``constant_pad_nd``: padding behind a dimension that gets a margin holds the margin's number already.
 
     A margin behind a dimension may depend on the sizes (fused attention rounds its mask up): in memory it reaches to
-    the capacity of the result.
+    the capacity of the result.  So may what is cut off an end (the gradient of that); what lay there is padding then.
     """
     spec = emit.results[0]
     assert spec is not None
@@ -110,17 +110,21 @@ def margin(emit: Emitter, self: Padded, pad: Sequence[Size], value: Any = 0) -> 
     wide = {self.ndim - 1 - i // 2: i for i, each in enumerate(pad) if varies(each) or each}
     axes = tuple(normal((size,)) if dim in wide else self.axes[dim] for dim, size in enumerate(spec.sizes))
     amounts = [0 if varies(each) else int(each) for each in pad]
+    cut = False
     for dim in wide:
         before, after = pad[2 * (self.ndim - 1 - dim) : 2 * (self.ndim - dim)]
         prefix(self.axes[dim])
         if varies(before):
             raise Refuse("a margin before a dimension depends on the sizes", before)
         if varies(after) or is_padded(self.axes[dim]):
-            if not (known(after >= 0) if varies(after) else after >= 0):
-                raise Refuse("where a margin that cuts off ends depends on the sizes", *self.sizes)
+            if not known(after >= 0):
+                if not known(after <= 0):
+                    raise Refuse("whether a margin cuts off ends depends on the sizes", *self.sizes)
+                cut = True
             amounts[2 * (self.ndim - 1 - dim) + 1] = capacity_of(axes[dim]) - capacity_of(self.axes[dim]) - int(before)
     filled = masked(emit, self, value, wide)
     tensor = emit.call(_aten.constant_pad_nd.default, filled.tensor, amounts, lowered(value))
     if [capacity_of(axis) for axis in axes] != list(tensor.spec.sizes):
         raise Refuse("a margin that leaves nothing for some sizes", *self.sizes)
-    return Padded(tensor, axes, filled.fill.join(constant(value)), self.valid.join(constant(value)))
+    beyond = filled.fill.join(self.valid) if cut else filled.fill
+    return Padded(tensor, axes, beyond.join(constant(value)), self.valid.join(constant(value)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import symshape
+from symshape.frontends import dynamo
 from symshape.runtime.runners.padded import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same, poison
 
@@ -110,3 +113,84 @@ def test_one_query_over_many_keys() -> None:
         assert isinstance(entry.runner, PaddedRunner)
         found += [str(node.op) for bucket in entry.runner.buckets for node in bucket._padded.graph.nodes]
     assert any("cudnn" in each for each in found), found
+
+
+@pytest.fixture
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    dynamo.alive.clear()
+    yield
+    torch._dynamo.reset()
+
+
+class Masked(Attention):
+    """With a bias that is learnt, which hides some keys besides; queries and keys of different numbers."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, keep: torch.Tensor | None = None) -> torch.Tensor:
+        query, key, value = (
+            each(of).view(*of.shape[:-1], HEADS, -1).transpose(1, 2)
+            for each, of in zip(self.project, (x, y, y), strict=True)
+        )
+        mixed = scaled_dot_product_attention(query, key, value, keep, is_causal=self.causal, scale=self.scale)
+        return mixed.transpose(1, 2).reshape(x.shape)
+
+
+@pytest.mark.usefixtures("fresh_dynamo")
+@pytest.mark.parametrize("way", ["causal", "plain", "mask", "bias"])
+@pytest.mark.parametrize(
+    ("kernel", "dtype"),
+    [
+        (SDPBackend.EFFICIENT_ATTENTION, torch.float32),
+        (SDPBackend.EFFICIENT_ATTENTION, torch.bfloat16),
+        (SDPBackend.FLASH_ATTENTION, torch.bfloat16),
+        (SDPBackend.FLASH_ATTENTION, torch.float16),
+        (SDPBackend.CUDNN_ATTENTION, torch.bfloat16),
+    ],
+    ids=lambda each: getattr(each, "name", str(each)),
+)
+def test_gradients_of_each_kernel(kernel: SDPBackend, dtype: torch.dtype, way: str) -> None:
+    """Forward and backward are padded whole, whatever lies in their buffers, and gradients are eager's."""
+    masked = way in ("mask", "bias")
+    if masked and kernel is SDPBackend.FLASH_ATTENTION:
+        pytest.skip("takes no mask")
+    if way == "bias" and kernel is SDPBackend.CUDNN_ATTENTION:
+        pytest.skip("has no gradient of a bias")
+    torch.manual_seed(0)
+    model = Masked(way == "causal", None).to("cuda", dtype)
+
+    def run(*args: torch.Tensor) -> torch.Tensor:
+        with sdpa_kernel(kernel):
+            return model(*args)
+
+    compiled = torch.compile(run, backend=dynamo.symshape_backend, options={"runner": "padded"}, dynamic=True)
+    for number, (batch, length, keys) in enumerate(
+        [(3, 40, 24), (4, 33, 70), (2, 64, 31), (5, 7, 65), (3, 41, 40), (2, 3, 5)]
+    ):
+        keys = length if way == "causal" else keys
+        for graph in dynamo.alive:
+            for entry in graph.entries:
+                if isinstance(entry.runner, PaddedRunner):
+                    for bucket in entry.runner.buckets:
+                        for buffer in bucket.buffers:
+                            poison(buffer, number)
+        x, y = (torch.randn(batch, n, WIDTH, device="cuda", dtype=dtype, requires_grad=True) for n in (length, keys))
+        given = [x, y]
+        if masked:
+            keep = torch.rand(batch, 1, length, keys, device="cuda") < 0.6
+            keep[..., 0] = True
+            bias = torch.randn(keep.shape, device="cuda", dtype=dtype)
+            given.append(keep if way == "mask" else bias.requires_grad_())
+        weight = torch.randn(batch, length, WIDTH, device="cuda", dtype=dtype)
+        found = []
+        for each in (run, compiled):
+            leaves = [*(leaf for leaf in given if leaf.requires_grad), *model.parameters()]
+            found.append(torch.autograd.grad((each(*given) * weight).sum(), leaves))
+        for mine, theirs in zip(found[1], found[0], strict=True):
+            assert_same(mine, theirs, str((batch, length, keys)), 1e-3 if dtype is torch.float32 else 4e-2)
+    text = str(symshape.backend_report())
+    for graph in dynamo.alive:
+        (entry,) = graph.entries
+        assert isinstance(entry.runner, PaddedRunner), text
+        assert entry.runner.buckets, text
+        assert entry.runner.instead is None, text
+        assert not entry.runner.refusals, text

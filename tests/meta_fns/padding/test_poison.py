@@ -47,8 +47,11 @@ NOT_RUN = {
             "aten._scaled_dot_product_cudnn_attention.default",
             "aten._scaled_dot_product_fused_attention_overrideable.default",
             "aten._cudnn_rnn.default",
+            "aten._scaled_dot_product_flash_attention_backward.default",
+            "aten._scaled_dot_product_efficient_attention_backward.default",
+            "aten._scaled_dot_product_cudnn_attention_backward.default",
         ),
-        "runs on devices only: tests/symshape/runtime/padding/test_transform.py runs what is around it",
+        "runs on devices only: test_transform and test_attention_on_device in symshape run what is around it",
     ),
     **dict.fromkeys(
         (
@@ -202,13 +205,13 @@ def _index_without_a_mask(patch: pytest.MonkeyPatch) -> None:
 def _attention_without_a_mask(patch: pytest.MonkeyPatch) -> None:
     from meta_fns.padding import attention
 
-    patch.setattr(attention, "_mask", lambda emit, query, keys, given: given and given.tensor)
+    patch.setattr(attention, "added_for_keys", lambda emit, query, keys, given: given and given.tensor)
 
 
 def _attention_to_garbage_values(patch: pytest.MonkeyPatch) -> None:
     from meta_fns.padding import attention
 
-    patch.setattr(attention, "_prepared", lambda emit, query, key, value, causal: (key, value))
+    patch.setattr(attention, "prepared", lambda emit, query, key, value, causal: (key, value))
 
 
 def _cat_with_a_gap(patch: pytest.MonkeyPatch) -> None:
