@@ -42,6 +42,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Term]] = {
     "Not": boolean.not_,
 }
 """What the classes of torch's expressions mean, on terms."""
+_ROUNDED: Mapping[str, Callable[[Term, Term], Term]] = {
+    "CeilToInt": lambda a, b: division.floordiv(arithmetic.add(a, arithmetic.sub(b, arithmetic.const(1))), b),
+    "FloorToInt": division.floordiv,
+}
+"""Quotients of integers that torch's Python code rounds, as the kernels compute them, for divisors above 0."""
 _CONSTANTS = {"BooleanTrue": boolean.TRUE, "BooleanFalse": boolean.FALSE}
 
 
@@ -71,6 +76,10 @@ def _made(expression: Any, known: dict[Any, Term]) -> Term:
         raise UnsupportedError(f"the size {expression} can be read from no argument of the graph")
     if kind == "Piecewise":
         return _piecewise(expression.args, known)
+    if kind in _ROUNDED and type(expression.args[0]).__name__ == "IntTrueDiv":
+        number, divisor = expression.args[0].args
+        if divisor.is_Integer and int(divisor) > 0:
+            return _ROUNDED[kind](term_of(number, known), term_of(divisor, known))
     powers = kind in ("Pow", "PowByNatural") and expression.args[1].is_Integer and int(expression.args[1]) >= 0
     function = _power if powers else _FUNCTIONS.get(kind)
     if function is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "not": lambda a, b: torch.sym_not(a == b),
     "both": lambda a, b: (a < b) & (b < 9),
     "either": lambda a, b: (a < b) | (a % 3 == 0),
+    "rounded up": lambda a, b: math.ceil((a + b) / 8) * 8 + b,
+    "rounded down": lambda a, b: math.floor(a * b / 3) + a,
     "chosen": lambda a, b: torch.sym_ite(a < b, a, b * 2),
 }
 
