@@ -1,22 +1,33 @@
 """Dimensions of arguments that are products of sizes: which of the sizes is the outer one.
 
 A graph that is handed a tensor of ``batch * length`` rows (a backward pass, whose forward kept it) does not say in
-which order they were merged, but its other tensors, where the sizes stand apart, do.  A wrong guess costs a refusal and
+which order they were merged, but the views in it do: of that tensor, or of one that it meets in an op whose rows are
+the same.  Where they say nothing, the other tensors' sizes that stand apart do.  A wrong guess costs a refusal and
 never a wrong result: padding is where the axes say, whatever they say.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cmp_to_key
 from itertools import combinations
 from typing import Any
 
+import torch
+
 from guards.terms.term import Op, Term
 from symshape.graph.graph import Graph
+from symshape.graph.steps import Node, Value
 
 __all__ = ["Merged"]
+
+_aten = torch.ops.aten
+_VIEWS = (_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default, _aten._reshape_alias.default)
+_Rows = tuple[Value, Term]
+"""The dimension of a tensor that is as large as a product."""
+_Votes = Counter[tuple[Term, Term]]
+"""How often one size was seen outside of another."""
 
 
 class Merged:
@@ -24,27 +35,80 @@ class Merged:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._votes: Counter[tuple[Term, Term]] | None = None
+        self._classes: dict[_Rows, _Rows] | None = None
+        self._votes: dict[_Rows, _Votes] = {}
+        self._everywhere: _Votes = Counter()
 
-    def parts(self, size: Any) -> tuple[Term, ...]:
+    def parts(self, value: Value, size: Any) -> tuple[Term, ...]:
         """The sizes whose product, the first slowest, a size is; empty for one that is no product of symbols."""
-        term = getattr(size, "term", size)
-        if type(term) is not Term or term.op is not Op.MUL or any(each.op is not Op.SYMBOL for each in term.args):
+        term = _product(size)
+        if term is None:
             return ()
-        if self._votes is None:
-            self._votes = Counter(pair for shape in _shapes(self._graph) for pair in combinations(shape, 2))
-        votes = self._votes
+        if self._classes is None:
+            self._learn()
+        votes = self._votes.get(self._class_of((value, term)), Counter())
 
         def later(a: Term, b: Term) -> int:
-            return votes[b, a] - votes[a, b]
+            own = votes[b, a] - votes[a, b]
+            return own or self._everywhere[b, a] - self._everywhere[a, b]
 
         return tuple(sorted(term.args, key=cmp_to_key(later)))
 
+    def _learn(self) -> None:
+        self._classes = {}
+        for value in (each.value for each in self._graph.inputs):
+            self._everywhere.update(combinations(_apart(value), 2))
+        for node in self._graph.nodes:
+            made = [each for each in node.outputs if each is not None]
+            for value in made:
+                self._everywhere.update(combinations(_apart(value), 2))
+            if node.op in _VIEWS:
+                self._view(node, made[0])
+            else:
+                self._unite((*node.reads, *made))
 
-def _shapes(graph: Graph) -> Iterator[list[Term]]:
-    """For each tensor, the symbols among its sizes, in order."""
-    values = [each.value for each in graph.inputs]
-    values += [output for node in graph.nodes for output in node.outputs if output is not None]
-    for value in values:
-        terms = (getattr(size, "term", None) for size in value.spec.sizes)
-        yield [term for term in terms if term is not None and term.op is Op.SYMBOL]
+    def _view(self, node: Node, made: Value) -> None:
+        """A view tells the order of the sizes that it merges, and of those that it takes apart."""
+        self._unite((node.args[0], made))
+        for merged, other in ((made, node.args[0]), (node.args[0], made)):
+            order = _apart(other)
+            for term in _products(merged):
+                found = [each for each in order if any(each is one for one in term.args)]
+                if len(found) == len(term.args):
+                    self._votes.setdefault(self._class_of((merged, term)), Counter()).update(combinations(found, 2))
+
+    def _unite(self, values: Sequence[Value]) -> None:
+        """The rows of these tensors are the same, where there are as many."""
+        assert self._classes is not None
+        first: dict[Term, _Rows] = {}
+        for value in values:
+            for term in _products(value):
+                own = self._class_of((value, term))
+                one = self._class_of(first.setdefault(term, own))
+                if one != own:
+                    self._classes[own] = one
+                    self._votes.setdefault(one, Counter()).update(self._votes.pop(own, Counter()))
+
+    def _class_of(self, rows: _Rows) -> _Rows:
+        assert self._classes is not None
+        while (above := self._classes.get(rows)) is not None:
+            rows = above
+        return rows
+
+
+def _product(size: Any) -> Term | None:
+    """The term of a size that is a product of symbols."""
+    term = getattr(size, "term", size)
+    if type(term) is not Term or term.op is not Op.MUL or any(each.op is not Op.SYMBOL for each in term.args):
+        return None
+    return term
+
+
+def _products(value: Value) -> Iterator[Term]:
+    return (term for term in map(_product, value.spec.sizes) if term is not None)
+
+
+def _apart(value: Value) -> Sequence[Term]:
+    """The symbols among the sizes of a tensor, in order."""
+    terms = (getattr(size, "term", size) for size in value.spec.sizes)
+    return [term for term in terms if type(term) is Term and term.op is Op.SYMBOL]

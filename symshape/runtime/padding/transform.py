@@ -121,7 +121,7 @@ class _Transform:
         for each in self.graph.inputs:
             spec = each.value.spec
             try:
-                axes = tuple(normal(map(self._size, merged.parts(size) or (size,))) for size in spec.sizes)
+                axes = tuple(normal(map(self._size, merged.parts(each.value, size) or (size,))) for size in spec.sizes)
             except Refuse as refuse:
                 raise Refusal("", each.path, refuse.message, refuse.remedy, self._all()) from refuse
             value = self.emission.value(_at_capacity(axes, spec))

@@ -224,3 +224,34 @@ def test_real_architectures_in_training(name: str) -> None:
             loss_of(forward(**call)).backward()  # type: ignore[no-untyped-call]
         for mine, eager in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(mine.grad, eager.grad, rtol=1e-3, atol=1e-5)
+
+
+class BothWays(nn.Module):
+    """Rows of sequences within batches, then of batches within sequences, as attention with batches second has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        turned = torch.tanh(self.second(torch.tanh(self.first(x)).transpose(0, 1)))
+        back: torch.Tensor = self.third(turned.transpose(0, 1))
+        return back
+
+
+def test_a_backward_tells_in_which_order_rows_were_merged() -> None:
+    torch.manual_seed(0)
+    ours = BothWays()
+    run = compiled(ours)
+    for number, (batch, length) in enumerate(SIZES):
+        poisoned(number)
+        x = torch.randn(batch, length, 8, requires_grad=True)
+        leaves = [x, *ours.parameters()]
+        found = [torch.autograd.grad(each(x).sin().sum(), leaves) for each in (run, ours)]
+        for mine, theirs in zip(*found, strict=True):
+            assert_same(mine, theirs, f"call {number}", tolerance=1e-4)
+    for graph in dynamo.alive:
+        (entry,) = graph.entries
+        assert isinstance(entry.runner, PaddedRunner)
+        assert entry.runner.instead is None, symshape.backend_report()
+        assert not entry.runner.refusals, symshape.backend_report()
