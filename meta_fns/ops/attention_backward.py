@@ -11,7 +11,7 @@ from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, ceil_div
 from meta_fns.core.spec import TensorSpec
 from meta_fns.padding.attention import flash_for_cpu_backward
-from meta_fns.padding.attention_on_device import cudnn_backward, efficient_backward, flash_backward
+from meta_fns.padding.attention_gradients import cudnn_backward, efficient_backward, flash_backward
 
 __all__ = ["heads_inside"]
 
