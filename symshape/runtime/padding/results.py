@@ -19,7 +19,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
 from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.padding.padded_graph import Refusal
-from symshape.runtime.padding.result_rows import Row, again, known, leaf, part
+from symshape.runtime.padding.result_rows import Apart, Row, again, known, leaf, number, part, view
 from symshape.runtime.padding.wide_copies import copied
 
 __all__ = ["Part", "Results", "aliased_storages", "amount"]
@@ -60,6 +60,7 @@ class Part:
         merged = len(apart) != len(axes)
         self._whole = numbers.places([length(axis) for axis in axes]) if merged else None
         self._apart = numbers.places(apart) if merged else None
+        self._groups = tuple([len(axis) or 1 for axis in axes])
 
     def at(self, found: Sequence[int]) -> Callable[[torch.Tensor], torch.Tensor]:
         """What answers the valid part in a call with these numbers."""
@@ -91,6 +92,11 @@ class Part:
     def merged(self) -> bool:
         """Whether a dimension is made of several sizes."""
         return self._apart is not None
+
+    @property
+    def split(self) -> Apart | None:
+        """How dimensions are made of several sizes, for C++; None where none is."""
+        return None if self._apart is None else (self._apart, tuple(self._caps), self._groups)
 
     def sizes_apart(self, found: Sequence[int]) -> tuple[int, ...]:
         """The sizes of :meth:`apart`, where a dimension is made of several."""
@@ -168,6 +174,8 @@ class LayoutOf:
         sizes: their places among the numbers.
         strides: theirs.
         plain: whether its offset is 0 in every call.
+        offset: the place of its offset.
+        base: the place of what that counts from; None for the start of the memory.
     """
 
     def __init__(self, value: Value, numbers: Numbers, base: Value | None = None) -> None:
@@ -175,12 +183,12 @@ class LayoutOf:
         self.sizes = numbers.places(spec.sizes)
         self.strides = numbers.places(spec.strides)
         self.plain = isinstance(spec.storage_offset, int) and spec.storage_offset == 0
-        self._offset = numbers.place(spec.storage_offset)
-        self._base = None if base is None else numbers.place(base.spec.storage_offset)
+        self.offset = numbers.place(spec.storage_offset)
+        self.base = None if base is None else numbers.place(base.spec.storage_offset)
 
     def at(self, found: Sequence[int]) -> Layout:
         """The layout in a call with these numbers."""
-        offset = found[self._offset] - (0 if self._base is None else found[self._base])
+        offset = found[self.offset] - (0 if self.base is None else found[self.base])
         sizes, strides = tuple([found[i] for i in self.sizes]), tuple([found[i] for i in self.strides])
         return Layout(sizes, strides, offset)
 
@@ -235,6 +243,7 @@ class Results:
         self._order: list[tuple[int, Any]] = []  # which made tensor, or (-1) which value
         together = [values for values in sharing.values() if len(values) > 1]
         self._memories = [_Memory([self._computed(value) for value in values]) for values in together]
+        self._shared = [id(values[0].storage) for values in together]
         places = {value: place for place, value in enumerate(itertools.chain.from_iterable(together))}
         first = len(places)
         for each in self._flat:
@@ -271,31 +280,40 @@ class Results:
         return known.evaluate(values) if isinstance(known, FloatTerm) else known
 
     def rows(self) -> tuple[Row, ...] | None:
-        """What becomes of each result, where all are copies of valid parts, constants, or arguments themselves."""
-        if self._memories:
-            return None
+        """What becomes of each result; None where one is a float of the sizes, a truth, or a view of a parameter."""
         found: list[Row] = []
         first: dict[Any, int] = {}
-        for number, each in enumerate(self._flat):
-            if isinstance(each, Value) and first.setdefault(each, number) != number:
+        memories: dict[int, int] = {each: place for place, each in enumerate(self._shared)}
+        for place, each in enumerate(self._flat):
+            if isinstance(each, Value) and first.setdefault(each, place) != place:
                 found.append(again(first[each]))
                 continue
-            row = self._row(each)
+            row = self._row(each, memories)
             if row is None:
                 return None
             found.append(row)
         return tuple(found)
 
-    def _row(self, each: Any) -> Row | None:
+    def _row(self, each: Any, memories: dict[int, int]) -> Row | None:
+        """The row of one result; ``memories``, which are numbered, are those that several share or that have a gap."""
+        if isinstance(each, Term) and not each.is_bool:
+            return number(self.numbers.place(each))
         if not isinstance(each, Value):
             return None if isinstance(each, Term | FloatTerm) else known(each)
         own, lifted = self._inputs.get(id(each.storage)), self._lifted.get(id(each.storage))
         if own is not None:
-            return leaf(own.position) if each is own.value else None
+            if each is own.value:
+                return leaf(own.position)
+            lies = LayoutOf(each, self.numbers, own.value)
+            assert lies.base is not None
+            return view(own.position, lies.sizes, lies.strides, lies.offset, lies.base)
         if lifted is not None:
             return known(lifted.tensor) if each is lifted.value else None
         valid, layout_of, place = self._computed(each)
-        return None if valid.merged or not layout_of.plain else part(place, layout_of.sizes, layout_of.strides)
+        memory = None
+        if id(each.storage) in memories or not layout_of.plain:
+            memory = memories.setdefault(id(each.storage), len(memories)), layout_of.offset
+        return part(place, layout_of.sizes, layout_of.strides, valid.split, memory)
 
     def _maker(self, value: Value) -> MakerAt:
         """What makes the maker of a result for a call."""

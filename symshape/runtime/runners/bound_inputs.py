@@ -57,6 +57,10 @@ class BoundInputs:
         if addresses != self.addresses:
             self._moved(addresses, inputs)
 
+    def stayed(self) -> None:
+        """Notes a call whose inputs lie where they were."""
+        self._calls += 1
+
     def _moved(self, addresses: list[int], inputs: Sequence[torch.Tensor]) -> None:
         known = dict(zip(self.places, self.addresses, strict=False))
         kept = []

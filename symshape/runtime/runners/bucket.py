@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -20,7 +19,7 @@ from symshape.runtime.padding.results import Answer, Lend, Part
 from symshape.runtime.padding.wide_copies import may_gain, widened
 from symshape.runtime.runners.artefacts import Artefacts
 from symshape.runtime.runners.bound_inputs import BoundInputs
-from symshape.runtime.runners.bucket_memory import Memory, Share
+from symshape.runtime.runners.bucket_memory import Memory, Share, unchanged
 from symshape.runtime.runners.capture import CaptureFailed, Inside, Recording, Replay, captured
 from symshape.runtime.runners.fusion import running
 from symshape.runtime.runners.graph_pool import GraphPool
@@ -29,7 +28,7 @@ from symshape.runtime.runners.kernels import Compiled, Kernels
 from symshape.runtime.runners.launching import Launch, launcher
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.placement import Placement
-from symshape.runtime.runners.rewriting import Again, rewriting
+from symshape.runtime.runners.rewriting import Again, copied_back, rewriting
 from symshape.runtime.runners.true_sizes import TrueSizes
 from symshape.runtime.runners.variants import Variant, measured
 from symshape.runtime.runners.weights import weight_of
@@ -93,7 +92,7 @@ class Bucket:
         self.sizes = self._true_sizes.tensor
         self._run, longer = running(made.padded, device, self._moving)
         self._use(Memory(self._specs, self.sizes.unbind(), longer).allocate_all(self._moving, share))
-        self._rows = None if steady or any(part.merged for part, _ in self._moved) else rows_of(made)
+        self._rows = rows_of(made)
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
         self._lifted = [each.tensor for each in made.padded.graph.lifted]
@@ -166,7 +165,7 @@ class Bucket:
         """What makes the results of calls at this place, and, from now on, what writes to their arguments."""
         found = placement.numbers
         back: list[tuple[int, Again]] = [
-            (position, partial(_copied, self._parts[position].at(found), place))
+            (position, partial(copied_back, self._parts[position].at(found), place))
             for position, place in self._padded.written
         ]
         back += [(place, again_at(found)) for place, again_at in self._rewrites]
@@ -182,7 +181,10 @@ class Bucket:
         self._calls += 1
         if kernels is not None and self._wants(kernels):
             return None
-        return launch(leaves, placement.numbers)
+        results = launch(leaves, placement.numbers)
+        if results is not None and self._bound is not None:
+            self._bound.stayed()
+        return results
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
         """The flat results of one call."""
@@ -238,7 +240,7 @@ class Bucket:
 
     def warm_up(self) -> None:
         """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
-        with torch.no_grad(), self._undone():
+        with torch.no_grad(), unchanged(self._padded.stored):
             if self._bound is not None:
                 self._bound.let_go()  # there is no call whose inputs could be read
                 self._loose(self._bound)
@@ -254,16 +256,6 @@ class Bucket:
             with torch.no_grad():
                 self._ready()
 
-    @contextmanager
-    def _undone(self) -> Iterator[None]:
-        """Parameters and buffers are afterwards as they were."""
-        before = [tensor.clone() for tensor in self._padded.stored]
-        try:
-            yield
-        finally:
-            for tensor, was in zip(self._padded.stored, before, strict=True):
-                tensor.copy_(was)
-
     def _ready(self) -> Replay:
         """What runs the program, captured now unless it was for the parameters where they are.
 
@@ -275,7 +267,7 @@ class Bucket:
         if self.recording is None or self._addresses != addresses:
             why = "what is read in place lies elsewhere now" if self.captures else ""
             self._launch = None
-            with self._undone():
+            with unchanged(self._padded.stored):
                 self.recording = self._first(why)
             self._addresses = addresses
             if self._timed:
@@ -283,7 +275,8 @@ class Bucket:
             self._asked = None
         if self._kernels is not None and self._wants(self._kernels):
             self._compile(self._kernels)
-        if self._launch is None and self._rows is not None:
+        alone = self._bound is None or not self._bound.steady or self.recording.launch is not None
+        if self._launch is None and self._rows is not None and alone:  # else it reads what a call has put there
             self._launch = self._launcher(self.recording, self._rows)
         return self.recording.replay
 
@@ -321,10 +314,20 @@ class Bucket:
         return pays
 
     def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
-        inputs = [(self._positions[place], self._memory.buffers[place]) for place in self._moving]
+        bound, moving = self._bound, [*self._moving]
+        read = () if bound is None else bound.places
+        moving += [place for place in (() if bound is None else bound.steady) if place not in read]
         replay = recording.replay if recording.launch is None else recording.launch
-        given = (replay, recording.tensors, inputs, self._lifted, rows, self._true_sizes)
-        found: Launch | None = launcher(*given, device=self.sizes.device, copies=recording.copies)
+        found: Launch | None = launcher(
+            *(replay, recording.tensors, [(self._positions[place], self._memory.buffers[place]) for place in moving]),
+            *(self._lifted, rows, self._true_sizes),
+            device=self.sizes.device,
+            copies=recording.copies,
+            stays=[]
+            if bound is None
+            else [*zip((self._positions[each] for each in read), bound.addresses, strict=True)],
+            splits=[self._parts[place].split for place in moving],
+        )
         self._rows = rows if found is not None else None  # not asked for again
         return found
 
@@ -392,9 +395,3 @@ class Bucket:
 
     def _again(self) -> Sequence[torch.Tensor]:
         return self._run(self._memory.arguments)
-
-
-def _copied(
-    narrow: Callable[[torch.Tensor], torch.Tensor], place: int, argument: torch.Tensor, tensors: Sequence[torch.Tensor]
-) -> None:
-    argument.copy_(narrow(tensors[place]))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 import torch
 
-__all__ = ["Memory", "Share", "aligned_bytes"]
+__all__ = ["Memory", "Share", "aligned_bytes", "unchanged"]
 
 Share = Callable[[int], torch.Tensor]
 """So many bytes, or more, which others use, too, before and after: a flat ``uint8`` tensor."""
@@ -103,3 +104,14 @@ class Memory:
     def extra(self) -> int:
         """The bytes behind buffers."""
         return sum(self._whole[place].nbytes - self.buffers[place].nbytes for place in self.longer)
+
+
+@contextmanager
+def unchanged(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Tensors are afterwards as they were."""
+    before = [tensor.clone() for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, was in zip(tensors, before, strict=True):
+            tensor.copy_(was)

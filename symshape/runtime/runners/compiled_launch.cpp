@@ -19,6 +19,7 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -27,6 +28,7 @@
 
 #include "compiled_copies.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <tuple>
@@ -41,15 +43,27 @@ constexpr size_t WIDE = sizeof(int64_t);
 constexpr size_t FEW = 3;  // sizes that are filled in one by one, as in true_sizes.py
 
 /* What becomes of one result; the numbers are those of launching.py. */
-enum class Kind : long { KNOWN = 0, LEAF = 1, CLONE = 2, PART = 3, AGAIN = 4 };
+enum class Kind : long { KNOWN = 0, LEAF = 1, CLONE = 2, PART = 3, AGAIN = 4, VIEW = 5, NUMBER = 6 };
+
+/* Dimensions that are made of several sizes: the valid part of memory is no first part of them. */
+struct Apart {
+    std::vector<size_t> places;  // of all sizes, among the numbers
+    std::vector<int64_t> caps;  // how large each is in memory
+    std::vector<size_t> groups;  // how many there are in each dimension
+
+    bool empty() const { return places.empty(); }
+};
 
 struct Result {
     Kind kind;
-    size_t place;  // LEAF: among the leaves; PART: among the tensors; AGAIN: among the results
+    size_t place;  // LEAF, VIEW: among the leaves; PART: among the tensors; AGAIN: the results; NUMBER: the numbers
     PyObject *object;  // KNOWN: itself, borrowed from the tuple of results
     at::Tensor tensor;  // CLONE: what is copied
-    std::vector<size_t> sizes, strides;  // PART: places among the numbers
+    std::vector<size_t> sizes, strides;  // PART, VIEW: places among the numbers
     long node = -1;  // among the graph's copies
+    Apart apart;  // PART
+    long memory = -1;  // PART: which of those that results share; -1 for one of its own, which it fills
+    size_t offset = 0, base = 0;  // PART in such a memory, VIEW: places among the numbers
 };
 
 struct Input {
@@ -57,6 +71,7 @@ struct Input {
     at::Tensor buffer;
     bool large;  // what is copied to it may gain by wider elements
     long node;  // among the graph's copies; -1 for none
+    Apart apart;
 };
 
 /* An input that is read where it lies. */
@@ -79,6 +94,7 @@ struct Plan {
     std::vector<Result> results;
     std::vector<at::Tensor> tensors;  // what the replay computes, where that lies in the same memory each time
     bool answers = false;  // whether results are made of what each replay answers
+    size_t memories = 0;  // that results share
     size_t least = 0;  // bytes from which on a copy is looked at, whether wider elements do; 0: none is
     std::vector<const void *> addresses;  // of the inputs of the call before
     long worth = 0;  // after so many calls in a row at the same addresses the call is left to Python; 0: never
@@ -192,13 +208,33 @@ struct Made {
     bool filled = false;
 };
 
+/* Memory that results of a call share: how many elements, and the tensor. */
+struct Shared {
+    int64_t end = 0;
+    at::Tensor tensor;
+    bool filled = false;
+};
+
+/* Where a tensor of these sizes and strides ends that begins at an offset; 0 for one without elements. */
+int64_t end_of(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset)
+{
+    int64_t end = offset + 1;
+    for (size_t d = 0; d < sizes.size(); d++) {
+        if (!sizes[d])
+            return 0;
+        end += (sizes[d] - 1) * strides[d];
+    }
+    return end;
+}
+
 /* One call: what it needs is looked at first, and nothing is done where something is out of the ordinary. */
 struct Call {
     Plan &plan;
     std::vector<at::Tensor> sources;
     std::vector<int64_t> numbers;
     std::vector<std::pair<size_t, int64_t>> changed;  // true sizes: which, and what is to be added
-    std::vector<int64_t> integers;  // sizes, then strides, of each part
+    std::vector<int64_t> integers;  // sizes, then strides, of each part and view
+    std::vector<Shared> shared;
 
     bool read(PyObject *const *leaves, Py_ssize_t count)
     {
@@ -237,17 +273,85 @@ struct Call {
             if (numbers.back() == -1 && PyErr_Occurred())
                 return false;
         }
-        for (const Result &each : plan.results)
-            if (each.kind == Kind::PART) {
-                for (size_t place : each.sizes)
-                    integers.push_back(numbers.at(place));
-                for (size_t place : each.strides) {
-                    if (!numbers.at(place))
-                        return false;  // elements that share memory
-                    integers.push_back(numbers[place]);
-                }
+        for (const Input &input : plan.inputs)
+            if (!input.apart.empty() && !is_whole(input.apart, sources[&input - plan.inputs.data()].sizes()))
+                return false;
+        shared.resize(plan.memories);
+        for (const Result &each : plan.results) {
+            if (each.kind == Kind::NUMBER)
+                numbers.at(each.place);
+            if (each.kind != Kind::PART && each.kind != Kind::VIEW)
+                continue;
+            const size_t at = integers.size(), rank = each.sizes.size();
+            for (size_t place : each.sizes)
+                integers.push_back(numbers.at(place));
+            for (size_t place : each.strides) {
+                if (!numbers.at(place) && each.kind == Kind::PART)
+                    return false;  // elements that share memory
+                integers.push_back(numbers[place]);
             }
+            const c10::IntArrayRef sizes(integers.data() + at, rank), strides(integers.data() + at + rank, rank);
+            if (!each.apart.empty() && !is_whole(each.apart, sizes))
+                return false;
+            if (each.kind == Kind::VIEW && numbers.at(each.offset) < numbers.at(each.base))
+                return false;
+            if (each.memory >= 0) {
+                Shared &memory = shared.at(each.memory);
+                memory.end = std::max(memory.end, end_of(sizes, strides, numbers.at(each.offset)));
+            }
+        }
         return true;
+    }
+
+    /* Whether dimensions of these sizes are made of such ones, in this call. */
+    bool is_whole(const Apart &apart, c10::IntArrayRef sizes) const
+    {
+        size_t next = 0;
+        for (size_t d = 0; d < apart.groups.size(); d++) {
+            int64_t whole = 1;
+            for (size_t i = 0; i < apart.groups[d]; i++, next++) {
+                const int64_t size = numbers.at(apart.places[next]);
+                if (size > apart.caps[next])
+                    return false;
+                whole *= size;
+            }
+            if (d >= sizes.size() || sizes[d] != whole)
+                return false;
+        }
+        return apart.groups.size() == sizes.size();
+    }
+
+    std::vector<int64_t> sizes_of(const Apart &apart) const
+    {
+        std::vector<int64_t> sizes;
+        sizes.reserve(apart.places.size());
+        for (size_t place : apart.places)
+            sizes.push_back(numbers[place]);
+        return sizes;
+    }
+
+    /* The valid part of a tensor in memory, with the sizes apart of which its dimensions are made. */
+    at::Tensor valid(const at::Tensor &tensor, const Apart &apart) const
+    {
+        const at::Tensor whole = tensor.reshape(apart.caps);
+        return at::as_strided(whole, sizes_of(apart), whole.strides(), whole.storage_offset());
+    }
+
+    /* A tensor with no padding, its dimensions split likewise: a view, whatever its strides. */
+    at::Tensor split(const at::Tensor &tensor, const Apart &apart) const
+    {
+        const std::vector<int64_t> sizes = sizes_of(apart);
+        std::vector<int64_t> strides(sizes.size());
+        size_t end = 0;
+        for (size_t d = 0; d < apart.groups.size(); d++) {
+            end += apart.groups[d];
+            int64_t stride = tensor.stride(d);
+            for (size_t i = end; i > end - apart.groups[d]; i--) {
+                strides[i - 1] = stride;
+                stride *= sizes[i - 1];
+            }
+        }
+        return at::as_strided(tensor, sizes, strides, tensor.storage_offset());
     }
 
     /* Notes which true sizes are to be written; false where nobody knows what they are. */
@@ -291,6 +395,11 @@ struct Call {
             if (is_given(copies, i))
                 continue;
             const at::Tensor &buffer = plan.inputs[i].buffer, &source = sources[i];
+            if (const Apart &apart = plan.inputs[i].apart; !apart.empty()) {
+                targets.push_back(valid(buffer, apart));
+                given.push_back(split(source, apart));
+                continue;
+            }
             targets.push_back(source.sizes() == buffer.sizes() ? buffer
                                                                : at::as_strided(buffer, source.sizes(), buffer.strides()));
             given.push_back(source);
@@ -324,7 +433,7 @@ struct Call {
         for (size_t i = 0; i < plan.results.size(); i++) {
             const Result &each = plan.results[i];
             c10::IntArrayRef sizes, strides;
-            if (each.kind == Kind::PART)
+            if (each.kind == Kind::PART || each.kind == Kind::VIEW)
                 std::tie(sizes, strides) = shape(each, next);
             if (!copies || each.node < 0)
                 continue;
@@ -341,27 +450,100 @@ struct Call {
     }
 
     /* Copies for the caller, one for each result that is computed. */
-    void make(const std::vector<at::Tensor> &tensors, std::vector<Made> &found) const
+    void make(const std::vector<at::Tensor> &tensors, std::vector<Made> &found)
     {
+        fill_whole(tensors);
         const int64_t *next = integers.data();
         for (size_t i = 0; i < plan.results.size(); i++) {
             const Result &each = plan.results[i];
             at::Tensor &target = found[i].tensor;
             if (each.kind == Kind::CLONE && !found[i].filled)
                 target = at::clone(each.tensor);
-            if (each.kind != Kind::PART)
+            if (each.kind != Kind::PART && each.kind != Kind::VIEW)
                 continue;
             const auto [sizes, strides] = shape(each, next);
-            if (found[i].filled)
+            if (found[i].filled || each.kind == Kind::VIEW)
                 continue;
             const at::Tensor &tensor = tensors.at(each.place);
+            if (each.memory >= 0) {
+                fill(shared[each.memory], each, tensor, sizes, strides);
+                continue;
+            }
             if (!target.defined())
                 target = own(tensor, sizes, strides);
-            at::Tensor source = tensor.sizes() == sizes ? tensor : at::as_strided(tensor, sizes, tensor.strides());
-            at::Tensor wide = target;
-            if (plan.least && source.nbytes() >= plan.least)
-                widen(wide, source);
-            wide.copy_(source);
+            copy_part(target, each, tensor);
+        }
+    }
+
+    /* Puts the valid part of a tensor where a result is to have it. */
+    void copy_part(const at::Tensor &target, const Result &each, const at::Tensor &tensor) const
+    {
+        if (!each.apart.empty()) {
+            split(target, each.apart).copy_(valid(tensor, each.apart));
+            return;
+        }
+        const c10::IntArrayRef sizes = target.sizes();
+        at::Tensor source = tensor.sizes() == sizes
+                                ? tensor
+                                : at::as_strided(tensor, sizes, tensor.strides(), tensor.storage_offset());
+        at::Tensor wide = target;
+        if (plan.least && source.nbytes() >= plan.least)
+            widen(wide, source);
+        wide.copy_(source);
+    }
+
+    /* Puts a result into memory that it shares with others, unless one of them fills it all. */
+    void fill(Shared &memory, const Result &each, const at::Tensor &tensor, c10::IntArrayRef sizes,
+              c10::IntArrayRef strides) const
+    {
+        check(tensor, sizes);
+        if (!memory.tensor.defined())
+            memory.tensor = at::empty({memory.end}, tensor.options());
+        const int64_t offset = numbers[each.offset];
+        if (!memory.filled && end_of(sizes, strides, offset))
+            copy_part(at::as_strided(memory.tensor, sizes, strides, offset), each, tensor);
+    }
+
+    /* Fills memory that results share by one of them, where one fills it. */
+    void fill_whole(const std::vector<at::Tensor> &tensors)
+    {
+        const int64_t *next = integers.data();
+        for (const Result &each : plan.results) {
+            if (each.kind != Kind::PART && each.kind != Kind::VIEW)
+                continue;
+            const auto [sizes, strides] = shape(each, next);
+            if (each.memory < 0)
+                continue;
+            Shared &memory = shared[each.memory];
+            if (memory.filled || numbers[each.offset] || c10::multiply_integers(sizes) != memory.end || !memory.end)
+                continue;
+            const at::Tensor &tensor = tensors.at(each.place);
+            check(tensor, sizes);
+            memory.tensor = at::empty({memory.end}, tensor.options());
+            const at::Tensor target = at::as_strided(memory.tensor, sizes, strides, 0);
+            if (!target.is_non_overlapping_and_dense())
+                continue;
+            copy_part(target, each, tensor);
+            memory.filled = true;
+        }
+    }
+
+    /* Views, of arguments and of memory that results share: torch is told of each. */
+    void view(PyObject *const *leaves, std::vector<Made> &found) const
+    {
+        const int64_t *next = integers.data();
+        for (size_t i = 0; i < plan.results.size(); i++) {
+            const Result &each = plan.results[i];
+            if (each.kind != Kind::PART && each.kind != Kind::VIEW)
+                continue;
+            const auto [sizes, strides] = shape(each, next);
+            if (each.kind == Kind::VIEW) {
+                const at::Tensor &leaf = THPVariable_Unpack(leaves[each.place]);
+                const int64_t more = numbers[each.offset] - numbers[each.base];
+                found[i].tensor = at::as_strided(leaf, sizes, strides, leaf.storage_offset() + more);
+            } else if (each.memory >= 0) {
+                found[i].tensor = at::as_strided(shared[each.memory].tensor, sizes, strides, numbers[each.offset]);
+            }
         }
     }
 
@@ -376,10 +558,15 @@ struct Call {
     /* Memory for the first part of a tensor. */
     static at::Tensor own(const at::Tensor &tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides)
     {
+        check(tensor, sizes);
+        return at::empty_strided(sizes, strides, tensor.options());
+    }
+
+    static void check(const at::Tensor &tensor, c10::IntArrayRef sizes)
+    {
         TORCH_CHECK(tensor.dim() == static_cast<int64_t>(sizes.size()), "a result has other dimensions");
         for (size_t d = 0; d < sizes.size(); d++)
             TORCH_CHECK(sizes[d] <= tensor.size(d), "a result is larger than what was computed");
-        return at::empty_strided(sizes, strides, tensor.options());
     }
 };
 
@@ -398,7 +585,7 @@ bool unpack(PyObject *answer, std::vector<at::Tensor> &tensors)
 }
 
 /* A new list of the results of a call. */
-PyObject *listed(const Plan &plan, PyObject *const *leaves, const std::vector<Made> &made)
+PyObject *listed(const Plan &plan, PyObject *const *leaves, const Call &call, const std::vector<Made> &made)
 {
     PyObject *list = PyList_New(plan.results.size());
     for (size_t i = 0; list && i < plan.results.size(); i++) {
@@ -408,7 +595,9 @@ PyObject *listed(const Plan &plan, PyObject *const *leaves, const std::vector<Ma
         case Kind::KNOWN: found = Py_NewRef(each.object); break;
         case Kind::LEAF: found = Py_NewRef(leaves[each.place]); break;
         case Kind::AGAIN: found = Py_NewRef(PyList_GET_ITEM(list, each.place)); break;
+        case Kind::NUMBER: found = PyLong_FromLongLong(call.numbers[each.place]); break;
         case Kind::CLONE:
+        case Kind::VIEW:
         case Kind::PART: found = THPVariable_Wrap(made[i].tensor); break;
         }
         if (!found)
@@ -465,7 +654,7 @@ bool is_ordinary(Launch *self, Call &call, PyObject *const *leaves, Py_ssize_t c
 
 PyObject *run(Launch *self, PyObject *const *leaves, Py_ssize_t count, PyObject *numbers)
 {
-    Call call{*self->plan, {}, {}, {}, {}};
+    Call call{*self->plan, {}, {}, {}, {}, {}};
     if (!is_ordinary(self, call, leaves, count, numbers))
         Py_RETURN_NONE;
     const c10::AutoGradMode no_gradients(false);
@@ -507,7 +696,11 @@ PyObject *run(Launch *self, PyObject *const *leaves, Py_ssize_t count, PyObject 
         throw;
     }
     Py_DECREF(answer);
-    return listed(call.plan, leaves, made);
+    {
+        WithoutGil others;
+        call.view(leaves, made);
+    }
+    return listed(call.plan, leaves, call, made);
 }
 
 PyObject *launch_call(PyObject *object, PyObject *const *args, size_t given, PyObject *names)
@@ -559,6 +752,41 @@ bool read_tensors(PyObject *tuple, std::vector<at::Tensor> &tensors)
     return true;
 }
 
+bool read_integers(PyObject *tuple, std::vector<int64_t> &integers)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        integers.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+        if (PyErr_Occurred())
+            return false;
+    }
+    return true;
+}
+
+bool read_apart(PyObject *places, PyObject *caps, PyObject *groups, Apart &apart)
+{
+    return read_places(places, apart.places) && read_integers(caps, apart.caps) && read_places(groups, apart.groups);
+}
+
+/* What there is to a result besides its sizes and strides. */
+bool read_more(PyObject *object, Result &made)
+{
+    PyObject *places, *caps, *groups;
+    Py_ssize_t offset, base;
+    if (made.kind == Kind::VIEW) {
+        if (!PyArg_ParseTuple(object, "nn", &offset, &base))
+            return false;
+        made.offset = offset, made.base = base;
+    }
+    if (made.kind == Kind::PART && object != Py_None) {
+        if (!PyArg_ParseTuple(object, "lnO!O!O!", &made.memory, &offset, &PyTuple_Type, &places, &PyTuple_Type, &caps,
+                              &PyTuple_Type, &groups))
+            return false;
+        made.offset = offset;
+        return read_apart(places, caps, groups, made.apart);
+    }
+    return true;
+}
+
 bool read_results(PyObject *tuple, std::vector<Result> &results)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
@@ -568,10 +796,11 @@ bool read_results(PyObject *tuple, std::vector<Result> &results)
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, i), "lnOO!O!", &kind, &place, &object, &PyTuple_Type, &sizes,
                               &PyTuple_Type, &strides))
             return false;
-        Result made{static_cast<Kind>(kind), static_cast<size_t>(place), object, {}, {}, {}, -1};
+        Result made;
+        made.kind = static_cast<Kind>(kind), made.place = static_cast<size_t>(place), made.object = object;
         if (made.kind == Kind::CLONE)
             made.tensor = THPVariable_Unpack(object);
-        if (!read_places(sizes, made.sizes) || !read_places(strides, made.strides))
+        if (!read_places(sizes, made.sizes) || !read_places(strides, made.strides) || !read_more(object, made))
             return false;
         results.push_back(std::move(made));
     }
@@ -592,23 +821,38 @@ bool read_stays(PyObject *tuple, std::vector<Stays> &stays)
     return true;
 }
 
+/* Reads which inputs have dimensions that are made of several sizes, and how. */
+bool read_merged(PyObject *tuple, std::vector<Input> &inputs)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        Py_ssize_t number;
+        PyObject *places, *caps, *groups;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, i), "nO!O!O!", &number, &PyTuple_Type, &places, &PyTuple_Type,
+                              &caps, &PyTuple_Type, &groups) ||
+            !read_apart(places, caps, groups, inputs.at(number).apart))
+            return false;
+    }
+    return true;
+}
+
 /* Notes which of the graph's copies are those of which inputs and results. */
 void find_nodes(Plan &plan, const Copies &copies)
 {
     std::vector<bool> taken(copies.size());
     for (Input &input : plan.inputs)
-        input.node = copies.find(input.buffer.const_data_ptr(), taken);
+        if (input.apart.empty())
+            input.node = copies.find(input.buffer.const_data_ptr(), taken);
     for (Result &result : plan.results) {
         if (result.kind == Kind::CLONE)
             result.node = copies.find(result.tensor.const_data_ptr(), taken);
-        if (result.kind == Kind::PART && !plan.answers)
+        if (result.kind == Kind::PART && result.apart.empty() && result.memory < 0 && !plan.answers)
             result.node = copies.find(plan.tensors.at(result.place).const_data_ptr(), taken);
     }
 }
 
 /* Reads what the constructor was given into the plan. */
-bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *stays, PyObject *each, PyObject *places,
-             PyObject *tensors)
+bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *merged, PyObject *stays, PyObject *each,
+             PyObject *places, PyObject *tensors)
 {
     Plan &plan = *self->plan;
     std::vector<size_t> at;
@@ -619,9 +863,15 @@ bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *sta
         !read_results(self->results, plan.results))
         return false;
     for (size_t i = 0; i < at.size(); i++)
-        plan.inputs.push_back({at[i], targets.at(i), plan.least && targets[i].nbytes() >= plan.least, -1});
-    for (const Result &result : plan.results)
+        plan.inputs.push_back({at[i], targets.at(i), plan.least && targets[i].nbytes() >= plan.least, -1, {}});
+    if (!read_merged(merged, plan.inputs))
+        return false;
+    for (const Input &input : plan.inputs)
+        TORCH_CHECK(input.apart.empty() || input.buffer.is_contiguous(), "a buffer with merged sizes has gaps");
+    for (const Result &result : plan.results) {
         plan.answers = plan.answers || (result.kind == Kind::PART && plan.tensors.empty());
+        plan.memories = std::max(plan.memories, static_cast<size_t>(result.memory + 1));
+    }
     if (self->copies)
         find_nodes(plan, *self->copies);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->lifted); i++) {
@@ -633,12 +883,14 @@ bool prepare(Launch *self, PyObject *positions, PyObject *buffers, PyObject *sta
 
 PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
 {
-    PyObject *positions, *buffers, *stays, *true_sizes, *each, *places, *lifted, *replay, *tensors, *results, *copies;
+    PyObject *positions, *buffers, *merged, *stays, *true_sizes, *each, *places, *lifted, *replay, *tensors, *results;
+    PyObject *copies;
     long worth;
     Py_ssize_t least;
     PyTypeObject *tuple = &PyTuple_Type;
-    if (!PyArg_ParseTuple(args, "O!O!O!OO!O!O!OO!O!lnO", tuple, &positions, tuple, &buffers, tuple, &stays, &true_sizes, tuple, &each, tuple,
-                          &places, tuple, &lifted, &replay, tuple, &tensors, tuple, &results, &worth, &least, &copies))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!OO!O!O!OO!O!lnO", tuple, &positions, tuple, &buffers, tuple, &merged, tuple,
+                          &stays, &true_sizes, tuple, &each, tuple, &places, tuple, &lifted, &replay, tuple, &tensors,
+                          tuple, &results, &worth, &least, &copies))
         return nullptr;
     if (copies != Py_None && !symshape::as_copies(copies)) {
         PyErr_SetString(PyExc_TypeError, "these are no copies");
@@ -658,7 +910,7 @@ PyObject *launch_new(PyTypeObject *type, PyObject *args, PyObject *)
         self->plan = new Plan;
         self->plan->worth = worth;
         self->plan->least = least;
-        ready = prepare(self, positions, buffers, stays, each, places, tensors);
+        ready = prepare(self, positions, buffers, merged, stays, each, places, tensors);
     } catch (const std::exception &) {
         torch::translate_exception_to_python(std::current_exception());
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from symshape.runtime.padding.result_rows import Row
+from symshape.runtime.padding.result_rows import Apart, Row
 from symshape.runtime.padding.wide_copies import least_bytes
 from symshape.runtime.runners.true_sizes import TrueSizes
 
@@ -45,6 +45,7 @@ def launcher(
     device: torch.device | None = None,
     copies: Any = None,
     stays: Sequence[tuple[int, int]] = (),
+    splits: Sequence[Apart | None] = (),
 ) -> Any:
     """The :data:`Launch` of a graph; None where C++ was not built, or the graph is none for it.
 
@@ -59,15 +60,18 @@ def launcher(
         device: where copies may gain by wider elements; None where they are made as they are.
         copies: those that the graph can make itself (``copies_inside.py``); ``replay`` leaves them as they are.
         stays: positions among the leaves, each with the address where the graph reads that leaf: it serves no others.
+        splits: of each input, how its dimensions are made of several sizes; None where none is.
     """
     if LAUNCH is None:
         return None
     positions, buffers = tuple([each for each, _ in inputs]), tuple([each for _, each in inputs])
     each, places = ((), ()) if true_sizes is None else (tuple(true_sizes.each), true_sizes.places)
+    merged = tuple([(number, *how) for number, how in enumerate(splits) if how is not None])
     least = least_bytes(device) if device is not None else 0
     try:
         return LAUNCH(
-            *(positions, buffers, tuple(stays), true_sizes, each, places),
+            *(positions, buffers, merged, tuple(stays)),
+            *(true_sizes, each, places),
             *(tuple(lifted), replay, tuple(tensors), tuple(results), worth, least, copies),
         )
     except (TypeError, RuntimeError):  # what is computed is no tensor, or has no memory of its own

@@ -12,7 +12,7 @@ from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.padding.results import Part
 from symshape.runtime.padding.rewrites import Answered, Rewrite
 
-__all__ = ["Again", "rewriting"]
+__all__ = ["Again", "copied_back", "rewriting"]
 
 Again = Callable[[torch.Tensor, Sequence[torch.Tensor]], object]
 """``again(argument, tensors)`` writes into the argument of a call what the tensors of the padded program say."""
@@ -61,3 +61,10 @@ def _prepared(arg: Any, numbers: Numbers) -> _Prepared:
 
         return together
     return lambda found: lambda tensors: arg
+
+
+def copied_back(
+    narrow: Callable[[torch.Tensor], torch.Tensor], place: int, argument: torch.Tensor, tensors: Sequence[torch.Tensor]
+) -> None:
+    """Writes the valid part of one of the tensors over an argument."""
+    argument.copy_(narrow(tensors[place]))

@@ -17,6 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
 from symshape import Options
+from symshape.frontends.dynamo import symshape_backend
+from symshape.frontends.dynamo_graph import alive
 from symshape.runtime.padding import wide_copies
 from symshape.runtime.padding.result_rows import clone, known, part
 from symshape.runtime.runners import bucket as module_of_bucket
@@ -186,22 +188,111 @@ def test_an_error_half_way_leaves_all_as_it_was(served: list[bool]) -> None:
     was_served(served, 4)
 
 
-def test_what_writes_or_shares_memory_is_pythons(served: list[bool]) -> None:
+def test_what_writes_is_pythons(served: list[bool]) -> None:
     def writes(x: torch.Tensor) -> torch.Tensor:
         return x.mul_(2).softmax(0)
 
-    def shares(x: torch.Tensor) -> Any:
-        y = x.softmax(0)
-        return y, y[1:]
-
-    for fn in (writes, shares):
-        mine = compiled(fn)
-        for n in (5, 6, 5, 6):
-            x = torch.randn(n)
-            other = x.clone()
-            torch.testing.assert_close(mine(x), fn(other))
-            assert torch.equal(x, other)
+    mine = compiled(writes)
+    for n in (5, 6, 5, 6):
+        x = torch.randn(n)
+        other = x.clone()
+        torch.testing.assert_close(mine(x), writes(other))
+        assert torch.equal(x, other)
     assert not any(served)
+
+
+def test_results_that_share_memory(served: list[bool]) -> None:
+    """One that fills it, and none that does; a change of one is a change of the others, and told to autograd."""
+
+    def fn(x: torch.Tensor) -> Any:
+        whole = x.softmax(0) * 2
+        parts = (x.sin() + 1)[1:]
+        turned = whole.transpose(0, 1)
+        return whole, parts[:, 1:], turned, parts[1:], whole[1:, 2:], whole.reshape(-1)
+
+    rng = random.Random(2)
+    calls = [(torch.randn(rng.randint(5, 8), rng.randint(17, 24)),) for _ in range(30)]
+    mine = compiled(fn)
+    check(mine, fn, *calls)
+    check(mine, fn, *calls)
+    was_served(served, 40)
+    with torch.no_grad():
+        for results in (mine(*calls[0]), fn(*calls[0])):
+            whole, part_of, turned, other, corner, flat = results
+            versions = [each._version for each in (turned, corner, flat)]
+            whole.fill_(7.0)
+            part_of.fill_(8.0)
+            assert all(torch.equal(each, torch.full_like(each, 7.0)) for each in (turned, corner, flat))
+            assert torch.equal(other[:, 1:], torch.full_like(other[:, 1:], 8.0))
+            assert all(each._version > was for each, was in zip((turned, corner, flat), versions, strict=True))
+
+
+def test_views_of_arguments_and_numbers(served: list[bool]) -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x[1:], (x + y).softmax(0), x.transpose(0, 1), x.size(0) * 2 + y.size(1), y[:, 3:].unsqueeze(0), x[1:]
+
+    rng = random.Random(3)
+    sizes = [(rng.randint(5, 8), rng.randint(17, 24)) for _ in range(30)]
+    calls = [(torch.randn(b, n), torch.randn(b + 1, n)[1:]) for b, n in sizes]
+    mine = compiled(fn)
+    check(mine, fn, *calls)
+    check(mine, fn, *calls)
+    was_served(served, 40)
+    x, y = calls[0]
+    with torch.no_grad():
+        rows, _, turned, number, columns, again = mine(x, y)
+    assert rows._base is x
+    assert again is rows or again.data_ptr() == rows.data_ptr()
+    assert (rows.data_ptr(), turned.data_ptr()) == (x[1:].data_ptr(), x.data_ptr())
+    assert columns.data_ptr() == y[:, 3:].data_ptr()
+    assert type(number) is int
+    assert number == x.size(0) * 2 + y.size(1)
+    before = rows._version
+    x.add_(1)
+    assert rows._version > before
+
+
+def test_merged_results(served: list[bool]) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        rows = x.softmax(1).reshape(-1, 4) * 2
+        return rows, rows.t(), x.sin().flatten(), rows[1:], rows.reshape(x.shape)
+
+    rng = random.Random(4)
+    calls = [(torch.randn(rng.randint(5, 8), rng.randint(17, 24), 4),) for _ in range(30)]
+    mine = compiled(fn)
+    check(mine, fn, *calls)
+    check(mine, fn, *calls)
+    was_served(served, 40)
+
+
+def test_merged_inputs(served: list[bool]) -> None:
+    """A backward is handed the rows that its forward merged."""
+    torch._dynamo.reset()
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows = (x * y).reshape(-1, 4).sin()
+        back: torch.Tensor = (rows.exp() * rows.t().cos().t()).reshape(x.shape).softmax(1)
+        return back
+
+    run = torch.compile(fn, backend=symshape_backend, dynamic=True, options={"runner": "padded"})
+    rng = random.Random(5)
+    sizes = [(rng.randint(5, 8), rng.randint(17, 24)) for _ in range(20)]
+    try:
+        for number, (b, n) in enumerate([*sizes, *sizes]):
+            for graph in alive:
+                for bucket in getattr(graph.entries[0].runner, "buckets", ()):
+                    for buffer in bucket.buffers:
+                        poison(buffer, number)
+            leaves = [torch.randn(b, n, 4, requires_grad=True) for _ in range(2)]
+            weight = torch.randn(b, n, 4)
+            mine, theirs = (torch.autograd.grad((each(*leaves) * weight).sum(), leaves) for each in (run, fn))
+            torch.testing.assert_close(mine, theirs)
+        backward = next(graph for graph in alive if graph.origin.part == "backward")
+        runner: Any = backward.entries[0].runner
+        assert any(part.merged for bucket in runner.buckets for part, _ in bucket._moved)
+    finally:
+        torch._dynamo.reset()
+    was_served(served, 60)
 
 
 def test_borrowed_results_are_pythons(served: list[bool]) -> None:
