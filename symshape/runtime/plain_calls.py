@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import attrs
 import torch
+from torch.utils._pytree import tree_leaves
 
 from symshape.graph.graph import Graph
 from symshape.options import Options
@@ -31,6 +34,7 @@ _LONGEST = 1 << 16
 _CLEARLY = 0.97  # of the programs' time: below, the function itself is faster
 _NOTHING: Sequence[Entry] = ()
 _WINS = 11  # pairs of calls of 16 in which it has to be: by chance in one trial of ten
+_Timed = tuple[int, float]  # the elements of a call's arguments, and its seconds
 
 
 @attrs.frozen
@@ -132,11 +136,13 @@ class _Trial:
     """The calls of a trial: by twos, one runs the function itself and one what is compiled.
 
     Which is first changes after half of them, so that neither gets the larger sizes of a stream where sizes take turns.
+    Each call of the function itself is compared with what its programs take at that size, between what they took at
+    the nearest ones: where sizes differ much, neighbours tell little.
     """
 
     def __init__(self, of: PlainCalls, fn: Callable[..., Any], compiled: Callable[..., Any], cache: EntryCache) -> None:
         self._of, self._fn, self._compiled, self._cache = of, fn, compiled, cache
-        self._times: tuple[list[float], list[float]] = [], []
+        self._times: tuple[list[_Timed], list[_Timed]] = [], []
         self._busy = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -146,13 +152,13 @@ class _Trial:
         cache, plain, programs = self._cache, *self._times
         call = len(plain) + len(programs)
         run, taken = (self._fn, plain) if (call + call // PAIRS) % 2 else (self._compiled, programs)
-        until, over = cache.plain_until, True
+        until, over, elements = cache.plain_until, True, _elements(args, kwargs)
         if run is self._compiled:
             cache.plain_until, cache.clock = 0, cache.clock - 1  # the same call
         try:
             start = time.perf_counter()
             result = run(*args, **kwargs)
-            taken.append(time.perf_counter() - start)
+            taken.append((elements, time.perf_counter() - start))
             if taken is plain:
                 self._of.tried()
             over = call + 1 == 2 * PAIRS
@@ -165,9 +171,42 @@ class _Trial:
         return result
 
     def _verdict(self) -> Verdict:
-        plain, programs = (statistics.median(each) * 1e6 for each in self._times)
-        wins = sum(mine < theirs for mine, theirs in zip(*self._times, strict=True))
-        return Verdict(plain, programs, wins >= _WINS and plain < _CLEARLY * programs)
+        plain, programs = self._times
+        taken = _by_size(programs)
+        pairs = [(own, other) for size, own in plain if (other := _between(taken, size)) is not None]
+        wins = sum(own < other for own, other in pairs)
+        mine, theirs = (statistics.median(each) * 1e6 for each in zip(*(pairs or [(1.0, 1.0)]), strict=True))
+        clearly = statistics.median(own / other for own, other in pairs or [(1.0, 1.0)]) < _CLEARLY
+        return Verdict(mine, theirs, clearly and wins * PAIRS >= _WINS * len(pairs) and len(pairs) >= PAIRS // 2)
+
+
+def _elements(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """How large the arguments of a call are."""
+    leaves = tree_leaves((args, kwargs))
+    return sum(each.numel() for each in leaves if isinstance(each, torch.Tensor))
+
+
+def _by_size(calls: Sequence[_Timed]) -> list[_Timed]:
+    """Sizes in order, each with the median of the seconds that calls of it took."""
+    found: dict[int, list[float]] = {}
+    for size, seconds in calls:
+        found.setdefault(size, []).append(seconds)
+    return sorted((size, statistics.median(each)) for size, each in found.items())
+
+
+def _between(taken: Sequence[_Timed], size: int) -> float | None:
+    """What calls of a size take, between those of the next smaller and the next larger one; None beyond all of them.
+
+    >>> _between([(10, 1.0), (20, 3.0)], 15), _between([(10, 1.0)], 10), _between([(10, 1.0)], 11)
+    (2.0, 1.0, None)
+    """
+    at = bisect_left(taken, size, key=itemgetter(0))
+    if at < len(taken) and taken[at][0] == size:
+        return taken[at][1]
+    if at in (0, len(taken)):
+        return None
+    (low, least), (high, most) = taken[at - 1], taken[at]
+    return least + (most - least) * (size - low) / (high - low)
 
 
 def may_be_plain(options: Options) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from itertools import cycle
 from types import SimpleNamespace
@@ -317,3 +318,17 @@ def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(4) as pool:
         for each in [pool.submit(_served, compiled) for _ in range(4)]:
             each.result()
+
+
+@pytest.mark.parametrize(("share", "faster"), [(0.88, True), (1.0, False), (1.15, False)])
+def test_calls_of_like_sizes_are_compared(clock: Clock, share: float, faster: bool) -> None:
+    """Sizes differ by much more than the two ways do, and so neighbours tell nothing."""
+    drawn = random.Random(0)
+    sizes = [drawn.randint(10, 1000) for _ in range(4 * EVERY)]
+    now = [0]
+    world = World(clock, lambda: share * (now[0] + 20) * 1e-6, lambda: (now[0] + 20) * 1e-6)
+    for size in sizes:
+        now[0] = size
+        world(torch.empty(size))
+    assert world.of.verdict is not None
+    assert world.of.verdict.faster is faster
