@@ -27,8 +27,9 @@ from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
+from symshape.graph.histories import without_unseen
 from symshape.graph.program import Program, limits_of, symbol_positions
-from symshape.graph.steps import written_values
+from symshape.graph.steps import Step, written_values
 from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.tracing.defects import defect
@@ -195,7 +196,7 @@ def _capture(
                 written, every = written_by(tracer, changes, result, roots, len(outputs))
                 writes, given = _given(changes, every, recorder)
                 outputs += tuple(written)
-                steps = steps_for(tracer, outputs)
+                steps = _silent(tracer, call, arguments, steps_for(tracer, outputs), outputs)
         except BaseException as error:
             around.put_back(error)
             raise
@@ -213,6 +214,19 @@ def _capture(
     tracer.lifting.let_go()
     parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
     return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, given, recorder))
+
+
+def _silent(
+    tracer: Tracer, call: Call, arguments: SymbolicArguments, steps: tuple[Step, ...], outputs: tuple[Any, ...]
+) -> tuple[Step, ...]:
+    """The steps, without recording gradients of which nobody can see the history."""
+    if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
+        return steps
+    lifted = tracer.lifting.lifted.values()
+    roots = [each.value for each in arguments.inputs] + [each.value for each in lifted]
+    asking = [each.value for each in arguments.inputs if getattr(call.keys[each.position], "requires_grad", False)]
+    asking += [each.value for each in lifted if each.tensor.requires_grad]
+    return without_unseen(steps, roots, asking, outputs)
 
 
 def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:

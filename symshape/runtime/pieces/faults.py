@@ -13,6 +13,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec, names_of_step
 from symshape.graph.opaque import OpaqueCall
+from symshape.graph.random_states import idle_random_states
 from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, values_in
 
 __all__ = ["Fault", "Faults", "Left", "fault_of_node", "name_of_step", "told"]
@@ -100,8 +101,14 @@ class Faults:
         if any(isinstance(number, FloatTerm) and number.unbacked() for number in step.numbers):
             return _NUMBER
         made = {value for place, value in enumerate(step.outputs) if place == 0 or value in self._read}
-        places = {value.spec.device for value in (*step.reads, *made) if value is not None} - {self.device}
+        seen = {value for value in (*step.reads, *made) if value is not None} - self._idle
+        places = {value.spec.device for value in seen} - {self.device}
         return Fault(f"it computes on {min(map(str, places))}, not on {self.device}") if places else None
+
+    @cached_property
+    def _idle(self) -> frozenset[Value]:
+        """What lies anywhere, and nobody looks at."""
+        return idle_random_states(self.graph.nodes)
 
     @cached_property
     def _read(self) -> set[Value]:

@@ -271,7 +271,7 @@ class Bucket:
                 self.recording = self._first(why)
             self._addresses = addresses
             if self._timed:
-                self.variants = measured(self.variants, self.sizes.device)
+                self.variants = self._measured(self.variants)
             self._asked = None
         if self._kernels is not None and self._wants(self._kernels):
             self._compile(self._kernels)
@@ -307,11 +307,14 @@ class Bucket:
         if self._calls < self._look:
             return False
         if self.variants[0].milliseconds is None:
-            self.variants = measured(self.variants, self.sizes.device)
+            self.variants = self._measured(self.variants)
         lost = self._calls * (self.variants[0].milliseconds or 0.0) / 2
-        pays = lost >= self.planned_ms + self.milliseconds
-        self._look = self._calls + (0 if pays else _LOOKS)
+        self._look = self._calls + (0 if (pays := lost >= self.planned_ms + self.milliseconds) else _LOOKS)
         return pays
+
+    def _measured(self, variants: Sequence[Variant]) -> tuple[Variant, ...]:
+        with unchanged(self._padded.stored):
+            return measured(variants, self.sizes.device)
 
     def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
         bound, moving = self._bound, [*self._moving]
@@ -381,7 +384,7 @@ class Bucket:
         recording = None if found is None else self._with_inductors(kernels, *found)
         if found is None or recording is None:
             return
-        self.variants = measured((*self.variants, Variant("inductor", recording)), self.sizes.device)
+        self.variants = self._measured((*self.variants, Variant("inductor", recording)))
         chosen = self.variants[0].kernels
         self.recording, self._launch = self.variants[0].recording, None
         self.variants = tuple([attrs.evolve(each, recording=self.recording) for each in self.variants])

@@ -78,10 +78,19 @@ def _padded(order: Order) -> Runner:
     if not order.patient:
         return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)
     graph = order.program.graph
-    if graph.mutates_inputs or graph.uses_randomness:
+    trains = _trains(order.program)
+    if graph.uses_randomness or (graph.mutates_inputs and not trains):
         raise Unfit("it has effects, which cannot be timed")
     exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
-    return PaddedRunner(order.program, order.eager, order.graphs, order.options, Judge(), exact, order.note, cut)
+    return PaddedRunner(
+        order.program, order.eager, order.graphs, order.options, Judge(repeats=not trains), exact, order.note, cut
+    )
+
+
+def _trains(program: Program) -> bool:
+    """Whether a program is a step of training: it changes parameters, so each call of it is made once."""
+    changed = {id(value.storage) for value in program.graph.mutated}
+    return any(id(each.value.storage) in changed and each.tensor.requires_grad for each in program.graph.lifted)
 
 
 def _exact(order: Order) -> Runner:

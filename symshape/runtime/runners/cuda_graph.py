@@ -20,6 +20,7 @@ from symshape.calls.generator_states import nothing_collected
 from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.program import Program
+from symshape.graph.random_states import idle_random_states
 from symshape.graph.steps import values_in
 from symshape.runtime.runners.capture import Inside, record, replay_alone, settle, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
@@ -152,7 +153,8 @@ class CudaGraphRunner:
             return self._eager(leaves, values)
         if self.instead is not None:
             return self.instead.run(leaves, values)
-        return self._run(leaves, values)
+        with torch.no_grad():  # nobody sees what would be recorded; and what is written may ask for gradients
+            return self._run(leaves, values)
 
     def _run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """One call, step by step."""
@@ -359,6 +361,7 @@ def _check_fit(program: Program) -> torch.device:
         raise Unfit("there is no CUDA device")
     read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
     read.update(values_in(graph.outputs))
+    read -= idle_random_states(graph.nodes)
     devices = {value.spec.device for value in read} | {each.value.spec.device for each in graph.inputs}
     devices |= {node.outputs[0].spec.device for node in graph.nodes if node.outputs and node.outputs[0] is not None}
     if len(devices) != 1 or next(iter(devices)).type != "cuda":

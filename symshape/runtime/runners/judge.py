@@ -21,23 +21,35 @@ class Judge:
     that the call fills (a little less than that where cost grows with the square of a size).  A padded call takes as
     long as the host needs for it, or its replay.
 
+    Args:
+        repeats: whether a call may be made a few times over.
+
     Attributes:
         eager: host time of an eager call; None before it is known.
         padded: host time of a padded call; None before it is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, repeats: bool = True) -> None:
         self.eager: float | None = None
         self.padded: float | None = None
+        self._repeats, self._runs = repeats, 0
+        self._least: float | None = None
         self._seen = 0
 
     def time_eager(self, run: Callable[..., list[Any]], leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """The results of an eager call, which is made a few times over: the first at new sizes prepares libraries."""
-        for _ in range(_TIMED):
+        """The results of an eager call; what it takes is known after a few: the first at new sizes prepares libraries.
+
+        A call is made a few times over, unless it has effects.
+        """
+        while True:
             start = time.perf_counter()
             results = run(leaves, values)
-            self.eager = _least(self.eager, start)
-        return results
+            self._least, self._runs = _least(self._least, start), self._runs + 1
+            if self._runs >= _TIMED:
+                self.eager = self._least
+                return results
+            if not self._repeats:
+                return results
 
     def time_padded(self, start: float) -> None:
         """Notes a padded call that began at ``start`` on the clock of ``time.perf_counter``."""

@@ -108,3 +108,15 @@ def test_it_says_what_it_rests_on(clock: Clock) -> None:
     assert str(Judge()) == "nothing is timed yet"
     told = str(_judge(clock, [5.0] * 3, 0.25))
     assert told == "host time a call: eager 5 ms, padded 0.25 ms; the faster serves each size"
+
+
+def test_a_call_with_effects_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 9.0, 10.0, 12.0, 20.0, 25.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    made: list[int] = []
+    judge = Judge(repeats=False)
+    for number in range(3):
+        assert judge.eager is None
+        judge.time_eager(lambda leaves, values: made.append(number) or [number], (), ())  # type: ignore[func-returns-value]  # noqa: B023
+    assert made == [0, 1, 2]
+    assert judge.eager == 2000.0

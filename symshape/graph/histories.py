@@ -1,0 +1,109 @@
+"""Which steps of a program record gradients, and programs of which nobody sees what was recorded.
+
+A step of training runs its backward inside: the graph has the gradients as ops of its own, and what autograd records
+beside them is thrown away.  What is not recorded costs nothing, and can be captured and padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+import torch
+from torch._ops import OpOverload
+
+from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in, written_values
+
+__all__ = ["Recorded", "without_unseen"]
+
+_KEYS: Any = torch._C.DispatchKey
+_DETACH = torch.ops.aten.detach.default
+
+
+class Recorded:
+    """What autograd may record while steps run in a call that records gradients.
+
+    Args:
+        steps: of the program.
+        roots: the arguments, parameters and buffers that ask for gradients.
+
+    Attributes:
+        nodes: the ids of the nodes that may record something.
+        known: whether each op is an operator, of which that can be told.
+    """
+
+    def __init__(self, steps: Iterable[Step], roots: Iterable[Value]) -> None:
+        self._roots = frozenset(roots)
+        self._tracked = set(self._roots)
+        self._views: dict[
+            Value, object
+        ] = {}  # of what a value is a view, as autograd sees it; by default of its memory
+        self._written: set[object] = set()  # what has a history since it was written to
+        self.nodes: set[int] = set()
+        self.known = True
+        for step in steps:
+            if isinstance(step, Node):
+                self._step(step)
+
+    def _step(self, node: Node) -> None:
+        op: Any = node.op
+        self.known = self.known and isinstance(op, OpOverload)
+        for output in node.outputs:
+            source = None if output is None else next((r for r in node.reads if r.storage is output.storage), None)
+            if output is not None and source is not None:
+                self._views[output] = object() if op is _DETACH else self._viewed(source)
+        records = node.grad is not False and not node.inference and any(map(self._has_history, node.reads))
+        if not records or op is _DETACH:
+            return
+        self.nodes.add(id(node))
+        for output in node.outputs:
+            if output is not None and (output.spec.dtype.is_floating_point or output.spec.dtype.is_complex):
+                self._tracked.add(output)
+        if op._schema.name not in BATCH_NORM:  # running statistics have none
+            self._written.update(map(self._viewed, written_values(node)))
+
+    def _viewed(self, value: Value) -> object:
+        return self._views.get(value, value.storage)
+
+    def _has_history(self, value: Value) -> bool:
+        return value in self._tracked or self._viewed(value) in self._written
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is recorded, for sure."""
+        return self.known and not self.nodes
+
+    def seen(self, outputs: Iterable[Any], changed: Iterable[Value]) -> bool:
+        """Whether a result, or what an argument or a parameter holds afterwards, may have a history."""
+        results = (value for value in values_in(tuple(outputs)) if value not in self._roots)
+        return any(map(self._has_history, results)) or any(self._viewed(value) in self._written for value in changed)
+
+
+def without_unseen(
+    steps: tuple[Step, ...], roots: Sequence[Value], asking: Iterable[Value], outputs: Iterable[Any]
+) -> tuple[Step, ...]:
+    """The steps of a program that is called where gradients are recorded, recording none if nobody can see it.
+
+    Args:
+        steps: of the program.
+        roots: arguments, parameters and buffers.
+        asking: those that ask for gradients.
+        outputs: its results.
+    """
+    found = Recorded(steps, asking)
+    if not found.nodes or not found.known or found.seen(outputs, roots):
+        return steps
+    if any(isinstance(step, Node) and id(step) in found.nodes and _may_choose(step.op) for step in steps):
+        return steps
+    return tuple([_silent(step) if isinstance(step, Node) and id(step) in found.nodes else step for step in steps])
+
+
+def _may_choose(op: OpOverload) -> bool:
+    """Whether an op is made of others, which may be other ones where gradients are recorded."""
+    has = op.has_kernel_for_dispatch_key
+    return has(_KEYS.CompositeImplicitAutograd) and not (has(_KEYS.CPU) or has(_KEYS.CUDA))
+
+
+def _silent(node: Node) -> Node:
+    return attrs.evolve(node, grad=False)
