@@ -4,6 +4,8 @@ Batch and length change at every step; the same steps for all.  *traces*: progra
 forward and backward.  *step*: median CPU time of forward and backward at sizes that all have met, one step of each in
 turn; ratios are medians of the ratios of steps beside each other.  On a device the time is by the clock, until it is
 done.  Dynamo's limit of eight programs for a frame is raised for all: beyond it a peer runs eager, and that is timed.
+
+*Whole step*: forward, loss, backward and AdamW as one function of ``symshape.compile``, against the function itself.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from time import perf_counter, process_time
+from typing import Any
 
 import torch
 
+import symshape
 from symshape.frontends.dynamo import symshape_backend
 from symshape.frontends.dynamo_graph import alive
 from tests.bench.report import NotHere, Report, bench_parser
@@ -47,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     peers = BACKENDS if args.no_inductor or args.smoke else BACKENDS | INDUCTOR
     columns = ("model", "traces fwd/bwd", *(f"{name}, ms" for name in peers), "/ aot_eager", "inductor / inductor")
     table = report.table(f"{steps} steps, then {timed} timed", *columns)
+    whole = report.table("whole step", "model", "programs", "eager, ms", "symshape.compile, ms", "/ eager")
     for trained in wanted[:1] if args.smoke else wanted:
         with torch._dynamo.config.patch(recompile_limit=64):
             traces, times = _measure(trained, peers, steps, timed, torch.device(args.device))
@@ -58,7 +63,49 @@ def main(argv: Sequence[str] | None = None) -> Report:
             report.goal(f"{trained.name}: symshape / aot_eager", ratio, at_most=1.0)
             if compiled is not None:
                 report.goal(f"{trained.name}: symshape with inductor / inductor", compiled, at_most=1.0)
+        programs, times = _whole(trained, steps, timed, torch.device(args.device))
+        ratio = _ratio(times, "symshape", "eager")
+        whole.row(trained.name, programs, *(statistics.median(each) * 1e3 for each in times.values()), ratio)
+        if not args.smoke:
+            report.goal(f"{trained.name}: whole step / eager", ratio, at_most=1.0)
     return report
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cpu":
+        return process_time()
+    torch.cuda.synchronize()
+    return perf_counter()
+
+
+def _whole(trained: Trained, steps: int, timed: int, device: torch.device) -> tuple[int, dict[str, list[float]]]:
+    """Programs of a whole step, and the seconds of each timed one."""
+
+    def made(compiles: bool) -> tuple[Step, Any]:
+        model = trained.build().to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+        def train(call: dict[str, torch.Tensor]) -> torch.Tensor:
+            loss = step(model, model, call)
+            optimizer.step()
+            return loss
+
+        compiled: Any = symshape.compile(train) if compiles else None
+        return (train, None) if compiled is None else (compiled, compiled)
+
+    ways = {"eager": made(False), "symshape": made(True)}
+    for batch, length in sizes(steps):
+        call = {name: each.to(device) for name, each in trained.call(batch, length).items()}
+        for run, _ in ways.values():
+            run(call)
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number, (batch, length) in enumerate([(4, 24), (7, 33)] * (timed // 2)):
+        call = {name: each.to(device) for name, each in trained.call(batch, length).items()}
+        for name in _order(list(ways), number):
+            start = _now(device)
+            ways[name][0](call)
+            times[name].append(_now(device) - start)
+    return ways["symshape"][1].stats().traces, times
 
 
 def _ratio(times: dict[str, list[float]], ours: str, peer: str) -> float:
@@ -76,12 +123,6 @@ def _measure(
 
     def called(batch: int, length: int) -> dict[str, torch.Tensor]:
         return {name: each.to(device) for name, each in trained.call(batch, length).items()}
-
-    def now() -> float:
-        if device.type == "cpu":
-            return process_time()
-        torch.cuda.synchronize()
-        return perf_counter()
 
     torch._dynamo.reset()
     alive.clear()
@@ -102,9 +143,9 @@ def _measure(
         call = called(batch, length)
         for name in _order(list(peers), number):
             run, model = runs[name]
-            start = now()
+            start = _now(device)
             step(run, model, call)
-            times[name].append(now() - start)
+            times[name].append(_now(device) - start)
     return traces, times
 
 
