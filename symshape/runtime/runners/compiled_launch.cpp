@@ -696,10 +696,7 @@ PyObject *run(Launch *self, PyObject *const *leaves, Py_ssize_t count, PyObject 
         throw;
     }
     Py_DECREF(answer);
-    {
-        WithoutGil others;
-        call.view(leaves, made);
-    }
+    call.view(leaves, made);  // others wait: the leaves are Python's
     return listed(call.plan, leaves, call, made);
 }
 
