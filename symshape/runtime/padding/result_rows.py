@@ -54,9 +54,12 @@ def part(
     return _PART, place, more, sizes, strides
 
 
-def view(position: int, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, base: int) -> Row:
-    """A view of an argument: the places of its offset among the numbers, and of what that counts from."""
-    return _VIEW, position, (offset, base), sizes, strides
+def view(position: int, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, base: int, cut: bool) -> Row:
+    """A view of an argument: the places of its offset among the numbers, and of what that counts from.
+
+    ``cut`` is for one that was detached.
+    """
+    return _VIEW, position, (offset, base, cut), sizes, strides
 
 
 def number(place: int) -> Row:

@@ -14,6 +14,7 @@ from guards.terms import fold
 from guards.terms.term import Term
 from meta_fns.padding.axes import Axis, capacity, length, varies
 from meta_fns.padding.padded import Padded
+from symshape.graph.detached import detached_values
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
@@ -229,6 +230,7 @@ class Results:
         self._read = frozenset(read)
         self._inputs = {id(each.value.storage): each for each in graph.inputs}
         self._lifted = {id(each.value.storage): each for each in graph.lifted if not each.constant}
+        self._detached = detached_values(graph.nodes)
         sharing: dict[int, list[Value]] = {}
         for value in dict.fromkeys(each for each in self._flat if isinstance(each, Value)):
             root = self._inputs.get(id(value.storage)) or self._lifted.get(id(value.storage))
@@ -306,7 +308,7 @@ class Results:
                 return leaf(own.position)
             lies = LayoutOf(each, self.numbers, own.value)
             assert lies.base is not None
-            return view(own.position, lies.sizes, lies.strides, lies.offset, lies.base)
+            return view(own.position, lies.sizes, lies.strides, lies.offset, lies.base, each in self._detached)
         if lifted is not None:
             return known(lifted.tensor) if each is lifted.value else None
         valid, layout_of, place = self._computed(each)
@@ -322,11 +324,13 @@ class Results:
             position = own.position
             if value is own.value:
                 return lambda found, lend: lambda tensors, leaves: leaves[position]
-            return partial(_view_of_argument, LayoutOf(value, self.numbers, own.value), position)
+            cut = value in self._detached
+            return partial(_view_of_argument, LayoutOf(value, self.numbers, own.value), position, cut)
         if lifted is not None:
             tensor = lifted.tensor
             if value is lifted.value:
                 return lambda found, lend: lambda tensors, leaves: tensor
+            tensor = tensor.detach() if value in self._detached else tensor
             return partial(_view_of_parameter, LayoutOf(value, self.numbers), tensor)
         return partial(_copy, *self._computed(value), self._outputs[value][1].tensor not in self._read)
 
@@ -358,9 +362,14 @@ class _Memory:
         return make
 
 
-def _view_of_argument(layout_of: LayoutOf, position: int, found: Sequence[int], lend: Lend | None) -> Maker:
+def _view_of_argument(layout_of: LayoutOf, position: int, cut: bool, found: Sequence[int], lend: Lend | None) -> Maker:
     layout = layout_of.at(found)
-    return lambda tensors, leaves: layout.view(leaves[position], leaves[position].storage_offset() + layout.offset)
+
+    def make(tensors: Sequence[torch.Tensor], leaves: Sequence[Any]) -> torch.Tensor:
+        leaf: torch.Tensor = leaves[position].detach() if cut else leaves[position]
+        return layout.view(leaf, int(leaf.storage_offset()) + layout.offset)
+
+    return make
 
 
 def _view_of_parameter(layout_of: LayoutOf, tensor: torch.Tensor, found: Sequence[int], lend: Lend | None) -> Maker:

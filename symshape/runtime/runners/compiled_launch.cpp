@@ -64,6 +64,7 @@ struct Result {
     Apart apart;  // PART
     long memory = -1;  // PART: which of those that results share; -1 for one of its own, which it fills
     size_t offset = 0, base = 0;  // PART in such a memory, VIEW: places among the numbers
+    bool cut = false;  // VIEW: of a detached argument
 };
 
 struct Input {
@@ -538,7 +539,8 @@ struct Call {
                 continue;
             const auto [sizes, strides] = shape(each, next);
             if (each.kind == Kind::VIEW) {
-                const at::Tensor &leaf = THPVariable_Unpack(leaves[each.place]);
+                const at::Tensor &given = THPVariable_Unpack(leaves[each.place]);
+                const at::Tensor leaf = each.cut ? given.detach() : given;
                 const int64_t more = numbers[each.offset] - numbers[each.base];
                 found[i].tensor = at::as_strided(leaf, sizes, strides, leaf.storage_offset() + more);
             } else if (each.memory >= 0) {
@@ -770,9 +772,10 @@ bool read_more(PyObject *object, Result &made)
     PyObject *places, *caps, *groups;
     Py_ssize_t offset, base;
     if (made.kind == Kind::VIEW) {
-        if (!PyArg_ParseTuple(object, "nn", &offset, &base))
+        int cut;
+        if (!PyArg_ParseTuple(object, "nnp", &offset, &base, &cut))
             return false;
-        made.offset = offset, made.base = base;
+        made.offset = offset, made.base = base, made.cut = cut;
     }
     if (made.kind == Kind::PART && object != Py_None) {
         if (!PyArg_ParseTuple(object, "lnO!O!O!", &made.memory, &offset, &PyTuple_Type, &places, &PyTuple_Type, &caps,

@@ -19,9 +19,10 @@ from symshape import events
 from symshape.calls.generator_states import nothing_collected
 from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run, compile_graph
+from symshape.graph.detached import detached_values
 from symshape.graph.program import Program
 from symshape.graph.random_states import idle_random_states
-from symshape.graph.steps import values_in
+from symshape.graph.steps import Value, values_in
 from symshape.runtime.runners.capture import Inside, record, replay_alone, settle, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
@@ -131,6 +132,8 @@ class CudaGraphRunner:
         ]
         self._writes = bool(self._written or self._written_lifted)
         self._draws = program.graph.uses_randomness
+        detached = detached_values(program.graph.nodes)
+        self._detached = [i for i, each in enumerate(program.graph.outputs) if type(each) is Value and each in detached]
         self._told = False
         self._released = False
         self._cut = cut
@@ -282,7 +285,7 @@ class CudaGraphRunner:
                 tensor.copy_(before)
             if random is not None:  # a replay draws what eager would
                 torch.cuda.set_rng_state(random, self._device)
-        outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted)
+        outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted, self._detached)
         milliseconds = (time.perf_counter() - start) * 1e3
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
         self._note("captured", values=tuple(values), text="as a CUDA graph", milliseconds=milliseconds)
@@ -315,7 +318,7 @@ class CudaGraphRunner:
         try:
             graph, flat, copies = self._record(key, leaves, values, ())
             inputs = {position: leaves[position] for position in self._positions}
-            outputs = Outputs(flat, inputs, self._lifted)
+            outputs = Outputs(flat, inputs, self._lifted, self._detached)
             outputs.let_go_of_inputs()
         except (Unfit, RuntimeError):
             return None

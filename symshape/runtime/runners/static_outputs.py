@@ -7,7 +7,7 @@ tensor), are views of one copy of that memory, as in eager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,12 +27,19 @@ class Outputs:
         flat: the program's outputs at capture, on static memory.
         inputs: static input tensors by their position among the leaves.
         lifted: parameters and buffers, which are used in place.
+        detached: places of outputs that were detached.
 
     Raises:
         Unfit: an output cannot be answered like this (a view of an input under another dtype).
     """
 
-    def __init__(self, flat: Sequence[Any], inputs: Mapping[int, torch.Tensor], lifted: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self,
+        flat: Sequence[Any],
+        inputs: Mapping[int, torch.Tensor],
+        lifted: Sequence[torch.Tensor],
+        detached: Collection[int] = (),
+    ) -> None:
         self._inputs = {_storage(tensor): (position, tensor) for position, tensor in inputs.items()}
         self._lifted = {_storage(tensor) for tensor in lifted}
         self._memories: list[_Memory] = []
@@ -49,7 +56,8 @@ class Outputs:
                 self._repeated.append((position, first[id(output)]))
                 self._answers.append(partial(_known, None))
             else:
-                self._answers.append(self._plan(output, sharing, memories))
+                answer = self._plan(output, sharing, memories)
+                self._answers.append(partial(_cut, answer) if position in detached else answer)
         self._flat = list(flat)  # alive, so that ids and memory stay theirs
 
     def let_go_of_inputs(self) -> None:
@@ -147,6 +155,10 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
+
+
+def _cut(answer: Answer, leaves: Sequence[Any], copies: Sequence[torch.Tensor]) -> Any:
+    return answer(leaves, copies).detach()
 
 
 def _known(output: Any, leaves: Sequence[Any], copies: Sequence[torch.Tensor]) -> Any:

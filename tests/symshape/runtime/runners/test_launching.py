@@ -252,6 +252,21 @@ def test_views_of_arguments_and_numbers(served: list[bool]) -> None:
     assert rows._version > before
 
 
+def test_detached_arguments_ask_for_no_gradients(served: list[bool]) -> None:
+    """A view made without recording gradients asks for them where its tensor does; what was detached does not."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return y.detach(), x.softmax(0), y.detach()[1:], y[1:], y.transpose(0, 1).detach()
+
+    rng = random.Random(6)
+    sizes = [(rng.randint(5, 8), rng.randint(17, 24)) for _ in range(30)]
+    calls = [(torch.randn(b, n), torch.randn(b, n, requires_grad=True)) for b, n in sizes]
+    mine = compiled(fn)
+    check(mine, fn, *calls)
+    check(mine, fn, *calls)
+    was_served(served, 40)
+
+
 def test_merged_results(served: list[bool]) -> None:
     def fn(x: torch.Tensor) -> Any:
         rows = x.softmax(1).reshape(-1, 4) * 2

@@ -89,3 +89,12 @@ def test_what_cannot_be_answered(fn: Callable[[torch.Tensor], Any], reason: str)
     static = torch.zeros(4)
     with pytest.raises(Unfit, match=reason):
         Outputs(fn(static), {0: static}, [])
+
+
+def test_a_view_of_a_detached_input_asks_for_no_gradients() -> None:
+    static, leaf = torch.randn(3, 4), torch.randn(3, 4, requires_grad=True)
+    outputs = Outputs([static.view(12), static.view(4, 3)], {0: static}, [], detached=[1])
+    with torch.no_grad():
+        followed, cut = outputs([leaf])
+    assert (followed.requires_grad, cut.requires_grad) == (True, False)
+    assert followed.data_ptr() == cut.data_ptr() == leaf.data_ptr()
