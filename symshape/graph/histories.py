@@ -13,6 +13,7 @@ import attrs
 import torch
 from torch._ops import OpOverload
 
+from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in, written_values
 
 __all__ = ["Recorded", "without_unseen"]
@@ -48,13 +49,14 @@ class Recorded:
 
     def _step(self, node: Node) -> None:
         op: Any = node.op
-        self.known = self.known and isinstance(op, OpOverload)
+        cuts = op is _DETACH or (isinstance(op, LiveCall) and not op.sees_history)
+        self.known = self.known and (cuts or isinstance(op, OpOverload))
         for output in node.outputs:
             source = None if output is None else next((r for r in node.reads if r.storage is output.storage), None)
             if output is not None and source is not None:
-                self._views[output] = object() if op is _DETACH else self._viewed(source)
+                self._views[output] = object() if cuts else self._viewed(source)
         records = node.grad is not False and not node.inference and any(map(self._has_history, node.reads))
-        if not records or op is _DETACH:
+        if not records or cuts:
             return
         self.nodes.add(id(node))
         for output in node.outputs:

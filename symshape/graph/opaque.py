@@ -75,6 +75,7 @@ class LiveCall(OpaqueCall):
         picked: where the parts are.
         name: what it is called in texts.
         sizes: which of the leaves are a ``torch.Size``; a graph gives lists.
+        sees_history: whether what it is given has to have the history that it has in eager.
     """
 
     def __init__(
@@ -84,8 +85,11 @@ class LiveCall(OpaqueCall):
         picked: Sequence[Path],
         name: str,
         sizes: frozenset[int] = frozenset(),
+        *,
+        sees_history: bool = True,
     ) -> None:
         super().__init__(target, tree, picked)
+        self.sees_history = sees_history
         self._schema = OpaqueSchema(f"opaque::{name}")
         self._name = self._schema.name
         self._sizes = sizes

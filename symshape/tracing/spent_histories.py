@@ -125,7 +125,8 @@ class SpentHistories:
         if value not in self._shown:
             shown = self._shown[value] = self._trace.new_value(value.spec, value.storage)
             args = (value, *self._leaves(node))
-            op: Any = LiveCall(as_spent, pytree.tree_structure((args, {})), [()], "as_spent")
+            tree = pytree.tree_structure((args, {}))
+            op: Any = LiveCall(as_spent, tree, [()], "as_spent", sees_history=False)
             self._trace.steps.append(Node(op, args, {}, (shown,), False))
         return self._shown[value]
 

@@ -57,6 +57,8 @@ _LINES = (
     "{v} = {a} * 2 if {a}.requires_grad else {a} + 1",
     "{v} = {a} * torch.autograd.grad({a}.sin().sum(), w, retain_graph=True)[0].sum() if {a}.requires_grad else {a}",
     "{v} = {a}\n    if {a}.requires_grad: {a}.sin().sum().backward(retain_graph=True)",
+    "{v} = {a} * 1\n    if {v}.requires_grad: {v}.sin().sum().backward()",
+    "{v} = ({a} * {b}).sum()\n    if {v}.requires_grad: {v}.backward()",
     "{v} = {a}; module.state = {b} * 1",
     "{v} = {a} + module.buffer; module.buffer.mul_(0.5).add_({b}.detach().mean())",
     "{v} = {a}\n    with torch.no_grad(): w.mul_(0.9).add_({a}.mean())",

@@ -53,6 +53,30 @@ def test_a_step_of_training_records_nothing(trained: Trained) -> None:
         assert one.requires_grad
 
 
+def test_a_loss_that_is_returned_leads_where_its_history_led() -> None:
+    (trained,) = (each for each in TRAINED if each.name == "encoder")
+    theirs, ours = (trained.build() for _ in range(2))
+    by_eager, by_us = (torch.optim.SGD(each.parameters(), lr=1e-2) for each in (theirs, ours))
+
+    def train(model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(model(**call))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return loss
+
+    step: Any = symshape.compile(lambda call: train(ours, by_us, call))
+    for batch, length in sizes(4):
+        call = trained.call(batch, length)
+        mine, its = step(call), train(theirs, by_eager, call)
+        assert torch.equal(mine, its)
+        for loss in (mine, its):
+            assert loss.requires_grad
+            with pytest.raises(RuntimeError, match="second time"):
+                loss.backward()  # type: ignore[no-untyped-call]
+    assert all(silent(step))
+
+
 class Kept(nn.Module):
     """Keeps what it computes."""
 

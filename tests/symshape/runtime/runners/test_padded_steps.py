@@ -23,13 +23,15 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-def _step(model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor]) -> torch.Tensor:
+def _step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, torch.Tensor], *, detach: bool = True
+) -> torch.Tensor:
     optimizer.zero_grad()
     loss = loss_of(model(**call))
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    return loss.detach()
+    return loss.detach() if detach else loss
 
 
 def _poisoned(compiled: Any, number: int) -> None:
@@ -40,23 +42,26 @@ def _poisoned(compiled: Any, number: int) -> None:
                     poison(buffer, number)
 
 
+@pytest.mark.parametrize("detach", [True, False], ids=["detached", "with its history"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("model", ["gpt2", "encoder"])
-def test_steps_of_training(model: str, name: str) -> None:
+def test_steps_of_training(model: str, name: str, detach: bool) -> None:
     (trained,) = (each for each in TRAINED if each.name == model)
     theirs, ours = (trained.build() for _ in range(2))
     by_eager, by_us = (OPTIMIZERS[name](each.parameters()) for each in (theirs, ours))
-    step: Any = symshape.compile(lambda call: _step(ours, by_us, call), runner="padded")
+    step: Any = symshape.compile(lambda call: _step(ours, by_us, call, detach=detach), runner="padded")
     for number, (batch, length) in enumerate(SIZES):
         call = trained.call(batch, length)
         _poisoned(step, number)
-        torch.testing.assert_close(step(call), _step(theirs, by_eager, call), rtol=1e-4, atol=1e-5)
+        loss, its_loss = step(call), _step(theirs, by_eager, call, detach=detach)
+        torch.testing.assert_close(loss, its_loss, rtol=1e-4, atol=1e-5)
+        assert loss.requires_grad is not detach
         for mine, its in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-5)
             torch.testing.assert_close(mine.grad, its.grad, rtol=1e-2, atol=1e-5)
     assert step.stats().fallbacks == 0
     last = step.entries[-1]
     assert any(runner.buckets for _, runner in padded_parts(last.runner, last.program)), last.runner.describe()
-    if name != "adamw":
+    if name != "adamw" and detach:
         assert isinstance(last.runner, PaddedRunner)
         assert last.runner.instead is None
