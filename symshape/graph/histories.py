@@ -37,9 +37,7 @@ class Recorded:
     def __init__(self, steps: Iterable[Step], roots: Iterable[Value]) -> None:
         self._roots = frozenset(roots)
         self._tracked = set(self._roots)
-        self._views: dict[
-            Value, object
-        ] = {}  # of what a value is a view, as autograd sees it; by default of its memory
+        self._views: dict[Value, object] = {}  # what autograd takes a value for a view of; by default its memory
         self._written: set[object] = set()  # what has a history since it was written to
         self.nodes: set[int] = set()
         self.known = True
@@ -55,6 +53,8 @@ class Recorded:
             source = None if output is None else next((r for r in node.reads if r.storage is output.storage), None)
             if output is not None and source is not None:
                 self._views[output] = object() if cuts else self._viewed(source)
+                if not cuts and self._has_history(source):  # made without recording, too, it asks for gradients
+                    self._tracked.add(output)
         records = node.grad is not False and not node.inference and any(map(self._has_history, node.reads))
         if not records or cuts:
             return
