@@ -95,9 +95,8 @@ class _Backward:
 
         (``o_strideM`` of its parameters in half precision is the product of the heads and their size.)
         """
-        sizes = out.spec.sizes
         turned = self.emit.call(_aten.transpose.int, out, 1, 2)
-        if tuple(turned.spec.strides) == tuple(contiguous_strides(turned.spec.sizes)) or 1 in sizes[1:3]:
+        if tuple(turned.spec.strides) == tuple(contiguous_strides(turned.spec.sizes)):
             return out
         kept = self.emit.call(_aten.clone.default, turned, memory_format=torch.contiguous_format)
         return self.emit.call(_aten.transpose.int, kept, 1, 2)  # type: ignore[no-any-return]
