@@ -129,21 +129,6 @@ class _Backward:
             )
         )
 
-    def by_cudnn(self, scale: float | None) -> list[Padded]:
-        """Those of cuDNN's kernel."""
-        emit, (gradient, query, out) = self.emit, self.rows
-        sizes = self.query.tensor.spec.sizes[2], self.key.tensor.spec.sizes[2]
-        unused = emit.call(_aten.scalar_tensor.default, 0, dtype=torch.int64, device=self.query.device)
-        bias = None if self.bias is None else added_to_scores(emit, self.query, self.key, self.bias)
-        return self._padded(
-            emit.call(
-                _aten._scaled_dot_product_cudnn_attention_backward.default,
-                *(gradient, query, self.key.tensor, self.value.tensor, out, self.logarithms, unused, unused),
-                *(bias, None, None, *sizes, 0.0, self.causal),
-                scale=scale,
-            )
-        )
-
     def _padded(self, made: Sequence[Handle]) -> list[Padded]:
         pairs = zip(made, (self.query, self.key, self.value), strict=True)
         return [Padded(each, given.axes) for each, given in pairs]
@@ -227,13 +212,14 @@ def cudnn_backward(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """The gradients of query, key and value, of the kernel that the forward has."""
+    """The gradients of query, key and value, by flash attention or the memory-efficient kernel.
+
+    How cuDNN's own takes infinite logarithms was not tried.
+    """
     if cum_seq_q is not None or cum_seq_k is not None:
         raise Refuse("sequences that lie one behind the other", *query.sizes)
     need_agreement(logsumexp.axes[2], query.axes[2])
     work = _Backward(emit, (grad_out, query, key, value, out), logsumexp, attn_bias, dropout_p, is_causal)
-    if work.hidden:
-        return tuple(work.by_efficient((True, True, True, False), scale)[:3])
-    if attn_bias is None and needs_no_plan(query, work.key, work.value, is_causal):
+    if not work.hidden and attn_bias is None and needs_no_plan(query, work.key, work.value, is_causal):
         return tuple(work.by_flash(scale))
-    return tuple(work.by_cudnn(scale))
+    return tuple(work.by_efficient((True, True, True, False), scale)[:3])

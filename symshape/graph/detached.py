@@ -8,9 +8,14 @@ import torch
 
 from symshape.graph.steps import Node, Value
 
-__all__ = ["detached_values"]
+__all__ = ["detached_values", "viewed_by"]
 
 _DETACH = torch.ops.aten.detach.default
+
+
+def viewed_by(node: Node, output: Value | None) -> Value | None:
+    """The argument whose memory a result of a node shares; None for one with memory of its own."""
+    return None if output is None else next((each for each in node.reads if each.storage is output.storage), None)
 
 
 def detached_values(nodes: Iterable[Node]) -> frozenset[Value]:
@@ -21,7 +26,7 @@ def detached_values(nodes: Iterable[Node]) -> frozenset[Value]:
     found: set[Value] = set()
     for node in nodes:
         for output in node.outputs:
-            source = None if output is None else next((r for r in node.reads if r.storage is output.storage), None)
+            source = viewed_by(node, output)
             if output is not None and source is not None and (node.op is _DETACH or source in found):
                 found.add(output)
     return frozenset(found)

@@ -13,6 +13,7 @@ import attrs
 import torch
 from torch._ops import OpOverload
 
+from symshape.graph.detached import viewed_by
 from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in, written_values
 
@@ -50,7 +51,7 @@ class Recorded:
         cuts = op is _DETACH or (isinstance(op, LiveCall) and not op.sees_history)
         self.known = self.known and (cuts or isinstance(op, OpOverload))
         for output in node.outputs:
-            source = None if output is None else next((r for r in node.reads if r.storage is output.storage), None)
+            source = viewed_by(node, output)
             if output is not None and source is not None:
                 self._views[output] = object() if cuts else self._viewed(source)
                 if not cuts and self._has_history(source):  # made without recording, too, it asks for gradients

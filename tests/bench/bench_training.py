@@ -81,7 +81,7 @@ def _now(device: torch.device) -> float:
 def _whole(trained: Trained, steps: int, timed: int, device: torch.device) -> tuple[int, dict[str, list[float]]]:
     """Programs of a whole step, and the seconds of each timed one."""
 
-    def made(compiles: bool) -> tuple[Step, Any]:
+    def made() -> Step:
         model = trained.build().to(device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
@@ -90,22 +90,22 @@ def _whole(trained: Trained, steps: int, timed: int, device: torch.device) -> tu
             optimizer.step()
             return loss
 
-        compiled: Any = symshape.compile(train) if compiles else None
-        return (train, None) if compiled is None else (compiled, compiled)
+        return train
 
-    ways = {"eager": made(False), "symshape": made(True)}
+    compiled: Any = symshape.compile(made())
+    ways: dict[str, Step] = {"eager": made(), "symshape": compiled}
     for batch, length in sizes(steps):
         call = {name: each.to(device) for name, each in trained.call(batch, length).items()}
-        for run, _ in ways.values():
+        for run in ways.values():
             run(call)
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number, (batch, length) in enumerate([(4, 24), (7, 33)] * (timed // 2)):
         call = {name: each.to(device) for name, each in trained.call(batch, length).items()}
         for name in _order(list(ways), number):
             start = _now(device)
-            ways[name][0](call)
+            ways[name](call)
             times[name].append(_now(device) - start)
-    return ways["symshape"][1].stats().traces, times
+    return compiled.stats().traces, times
 
 
 def _ratio(times: dict[str, list[float]], ours: str, peer: str) -> float:

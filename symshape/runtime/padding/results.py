@@ -330,8 +330,7 @@ class Results:
             tensor = lifted.tensor
             if value is lifted.value:
                 return lambda found, lend: lambda tensors, leaves: tensor
-            tensor = tensor.detach() if value in self._detached else tensor
-            return partial(_view_of_parameter, LayoutOf(value, self.numbers), tensor)
+            return partial(_view_of_parameter, LayoutOf(value, self.numbers), tensor, value in self._detached)
         return partial(_copy, *self._computed(value), self._outputs[value][1].tensor not in self._read)
 
     def _computed(self, value: Value) -> Computed:
@@ -372,9 +371,11 @@ def _view_of_argument(layout_of: LayoutOf, position: int, cut: bool, found: Sequ
     return make
 
 
-def _view_of_parameter(layout_of: LayoutOf, tensor: torch.Tensor, found: Sequence[int], lend: Lend | None) -> Maker:
+def _view_of_parameter(
+    layout_of: LayoutOf, tensor: torch.Tensor, cut: bool, found: Sequence[int], lend: Lend | None
+) -> Maker:
     layout = layout_of.at(found)
-    return lambda tensors, leaves: layout.view(tensor, layout.offset)
+    return lambda tensors, leaves: layout.view(tensor.detach() if cut else tensor, layout.offset)  # where it lies now
 
 
 def _copy(

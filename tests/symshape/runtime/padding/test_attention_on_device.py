@@ -240,3 +240,24 @@ def test_what_was_dropped_is_not_padded(name: str) -> None:
     dropping = attrs.evolve(case.graph, steps=(Node(node.op, args, {}, node.outputs, False),))
     with pytest.raises(Refusal, match=r"dropout|random"):
         _padded(Case(dropping, case.call), {"s0": 3, "s1": 37})
+
+
+def test_many_keys_keep_cudnns_kernel_in_forward_alone() -> None:
+    """How its backward takes infinite logarithms was not tried; what it keeps is what the other kernels keep."""
+    caps, known = {"s0": 2, "s1": 1500}, {"s0": 1, "s1": 70}
+    forward, backward = (_case("cudnn", causal=True, bias=False, backward=each) for each in (False, True))
+    assert _only(forward, caps).op is FORWARD["cudnn"]
+    assert _only(backward, caps).op is BACKWARD["efficient"]
+    padded = _padded(backward, caps)
+    torch.manual_seed(0)
+    tensors = _inputs(backward, known, bias=False)
+    tensors[3:5] = forward.call(tensors[:3])[:2]
+    buffers = []
+    for each, tensor in zip(padded.graph.inputs, tensors, strict=False):
+        buffers.append(torch.empty(each.value.spec.sizes, dtype=each.value.spec.dtype))
+        poison(buffers[-1], 1)
+        buffers[-1][tuple(slice(0, size) for size in tensor.shape)] = tensor
+    true = [torch.tensor(fold.evaluate(term, known)) for term in padded.sizes]
+    for mine, theirs in zip(_run(padded.graph, [*buffers, *true]), backward.call(tensors), strict=True):
+        part = mine[tuple(slice(0, size) for size in theirs.shape)]
+        torch.testing.assert_close(part, theirs, rtol=5e-2, atol=5e-2)

@@ -267,6 +267,19 @@ def test_detached_arguments_ask_for_no_gradients(served: list[bool]) -> None:
     was_served(served, 40)
 
 
+def test_a_detached_parameter_is_where_it_lies_now(served: list[bool]) -> None:
+    weight = nn.Parameter(torch.randn(4))
+
+    def fn(x: torch.Tensor) -> Any:
+        return weight.detach(), weight.detach()[1:], (x * weight).softmax(0).detach()
+
+    mine = compiled(fn)
+    for n in (5, 6, 5, 6):
+        weight.data = torch.randn(4)
+        check(mine, fn, (torch.randn(n, 4),))
+        assert mine(torch.randn(n, 4))[0].data_ptr() == weight.data_ptr()
+
+
 def test_merged_results(served: list[bool]) -> None:
     def fn(x: torch.Tensor) -> Any:
         rows = x.softmax(1).reshape(-1, 4) * 2
