@@ -26,11 +26,12 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 
 @pytest.fixture(autouse=True)
 def _exact() -> Iterator[None]:
-    """Convolutions round as they do elsewhere, and the same way each time: a difference would grow with each step."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
-    yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = before
+    """Convolutions round as they do elsewhere, and the same way each time: a difference would grow with each step.
+
+    By `flags`, since `torch.testing._internal`, where something imports it, freezes the settings themselves.
+    """
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True):
+        yield
 
 
 def _calls(trained: Trained) -> list[dict[str, torch.Tensor]]:
