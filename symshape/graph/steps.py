@@ -150,21 +150,30 @@ class Assertion:
 Step = Node | Assertion
 
 
+def arguments_by_name(node: Node) -> dict[str, Any]:
+    """What an op is given, by the names in its schema."""
+    names = [argument.name for argument in node.op._schema.arguments]
+    return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+
+
+def drops(node: Node) -> bool | None:
+    """Whether a node may drop something; None where its op has no such argument."""
+    names = {argument.name for argument in node.op._schema.arguments} & {"dropout_p", "dropout"}
+    if not names:
+        return None
+    share = arguments_by_name(node).get(min(names), 0.0)
+    return not (isinstance(share, (int, float)) and share == 0)
+
+
 def draws_random_numbers(node: Node) -> bool:
     """Whether a node advances the random state: by its tag, unless all it would draw for is a dropout of 0, or one that
     is for training only.
     """
     if torch.Tag.nondeterministic_seeded not in node.op.tags:
         return False
-    names = [argument.name for argument in node.op._schema.arguments]
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    if given.get("train", True) is False:
+    if arguments_by_name(node).get("train", True) is False:
         return False
-    for name in ("dropout_p", "dropout"):
-        if name in names:
-            share = given.get(name, 0.0)
-            return not (isinstance(share, (int, float)) and share == 0)
-    return True
+    return drops(node) is not False
 
 
 BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from symshape.graph.steps import Node, Value
+from symshape.graph.steps import Node, Value, arguments_by_name
 
 __all__ = ["SHAPES", "along_last", "counts", "index_of", "is_one", "keeps_rows", "rank_of", "same_size"]
 
@@ -67,9 +66,7 @@ def keeps_rows(node: Node, first: Value) -> bool:
 
 def along_last(node: Node, rank: int) -> bool:
     """Whether ``topk`` or ``sort`` is along the last dimension."""
-    names = [argument.name for argument in node.op._schema.arguments]
-    given: Mapping[str, Any] = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    return bool(given.get("dim", -1) % rank == rank - 1)
+    return bool(arguments_by_name(node).get("dim", -1) % rank == rank - 1)
 
 
 def rank_of(value: Any) -> int:

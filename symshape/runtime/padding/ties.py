@@ -26,7 +26,7 @@ import attrs
 import torch
 
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Value, draws_random_numbers, values_in, written_values
+from symshape.graph.steps import Node, Value, arguments_by_name, draws_random_numbers, values_in, written_values
 from symshape.runtime.padding.row_ops import (
     SHAPES,
     along_last,
@@ -97,8 +97,7 @@ def _stable(node: Node) -> Node:
 
 
 def _sort_arguments(node: Node) -> tuple[Value, Any, Any]:
-    names = [argument.name for argument in node.op._schema.arguments]
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    given = arguments_by_name(node)
     return given["self"], given.get("dim", -1), given.get("descending", False)
 
 
@@ -300,8 +299,7 @@ class _Order:
 
     def _grouped(self, node: Node) -> str:
         """Products of groups of rows: those of equal elements are in one group."""
-        names = [argument.name for argument in node.op._schema.arguments]
-        given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        given = arguments_by_name(node)
         left, right, ends = given["self"], given["mat2"], given.get("offs")
         fits = self._kind(left) == ROWS and rank_of(left) == 2 and self._is_long(left)
         if not fits or rank_of(right) != 3 or self._kind(right) is not None or given.get("bias") is not None:

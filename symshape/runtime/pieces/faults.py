@@ -13,7 +13,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.names import names_of_spec, names_of_step
 from symshape.graph.opaque import OpaqueCall
-from symshape.graph.random_states import idle_random_states
+from symshape.graph.random_states import idle_random_states, keeps_random_state_on_host
 from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, values_in
 
 __all__ = ["Fault", "Faults", "Left", "fault_of_node", "name_of_step", "told"]
@@ -44,6 +44,10 @@ _DRAWS = Fault(
     'Options(randomness="any"), if other numbers of the same distribution will do',
 )
 _NUMBER = Fault("it needs a number that is read from a tensor when the program runs", "a tensor in place of the number")
+_STATE = Fault(
+    "its forward and its backward pass on the numbers that they drop by, where no graph finds them",
+    "dropout outside of the attention, or a dtype of 16 bits, whose kernels keep them on the device",
+)
 _INFERENCE = Fault("it turns inference mode on or off inside", "torch.inference_mode around the call")
 
 
@@ -54,6 +58,8 @@ def fault_of_node(node: Node) -> Fault | None:
         return Fault(f"it calls {op}, which is no single operator")
     if node.bindings:
         return _HOST
+    if keeps_random_state_on_host(node):
+        return _STATE
     return None if node.inference is None else _INFERENCE
 
 

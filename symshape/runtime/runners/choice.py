@@ -79,7 +79,8 @@ def _padded(order: Order) -> Runner:
         return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)
     graph = order.program.graph
     trains = _trains(order.program)
-    if graph.uses_randomness or (graph.mutates_inputs and not trains):
+    draws = graph.uses_randomness and order.options.randomness != "any"  # else a call may draw a few times over
+    if draws or (graph.mutates_inputs and not trains):
         raise Unfit("it has effects, which cannot be timed")
     exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
     return PaddedRunner(
