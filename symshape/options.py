@@ -87,7 +87,9 @@ class Options:
         plain_calls: with ``runner="auto"``, on the CPU: now and then calls are timed both ways, and where the function
             itself is clearly faster than its programs (a function of a few small ops), it serves the next thousand
             calls or more, then it is timed again.  Nothing is traced meanwhile, nor are sizes counted for
-            ``Compiled.traffic``.  False: calls that a program can serve are served by it.
+            ``Compiled.traffic``.  Training through ``torch.compile`` runs the graph as Dynamo made it where nothing of
+            forward and backward is recorded (on the CPU, always), and where on a GPU steps are faster so, timed both
+            ways.  False: calls that a program can serve are served by it.
         store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
             Of use with ``symshape.compile``.
         on_miss: ``"trace"``: a call that no program serves is traced.  ``"error"``: it raises

@@ -1,6 +1,6 @@
 """Small models in training, whose batch and length change at every step: what the backend is tested and measured on.
 
-GPT-2, Llama, BERT and a ResNet are those of ``tests.models``; dropout is off, so that two runs compare.
+GPT-2, Llama, BERT and a ResNet are those of ``tests.models``; in ``TRAINED`` dropout is off, so that two runs compare.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Trained:
     name: str
     make: Callable[[], nn.Module]
     call: Callable[[int, int], dict[str, torch.Tensor]]
+    dropout: float = 0.0
 
     def build(self) -> nn.Module:
         """The model in training mode, with the same weights each time."""
@@ -33,7 +34,9 @@ class Trained:
         model = self.make().train()
         for each in model.modules():
             if isinstance(each, nn.Dropout):
-                each.p = 0.0
+                each.p = self.dropout
+            if isinstance(each, nn.MultiheadAttention):
+                each.dropout = self.dropout
         return model
 
 
@@ -68,6 +71,13 @@ TRAINED: tuple[Trained, ...] = (
     *map(_of_transformers, ("gpt2", "llama", "bert", "resnet")),
     Trained("lstm", Recurrent, lambda batch, length: {"tokens": ids(batch, length)}),
 )
+
+DROPPING: tuple[Trained, ...] = tuple(
+    attrs.evolve(each, name=f"{each.name}, dropout", dropout=0.1)
+    for each in TRAINED
+    if each.name in ("encoder", "gpt2", "bert")
+)
+"""As people train them: inside attention and outside, a tenth is dropped."""
 
 
 def sizes(steps: int, seed: int = 0) -> Iterator[tuple[int, int]]:

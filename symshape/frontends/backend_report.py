@@ -26,6 +26,7 @@ class GraphReport:
         stats: its counters.
         fallback: which calls ran the graph as it is, and why; empty if none did.
         exact: sizes that keep their exact value though a padded runner serves, each with the op that refused and why.
+        plain: which calls ran the graph as Dynamo made it, and why; empty if none did.
     """
 
     origin: Origin
@@ -35,6 +36,7 @@ class GraphReport:
     stats: Stats
     fallback: str
     exact: tuple[str, ...] = ()
+    plain: str = ""
 
 
 @attrs.frozen
@@ -62,7 +64,9 @@ class BackendReport:
         if not self.graphs:
             return "torch.compile has made no graph with the backend symshape, or none is in use any more"
         told = [each.fallback for each in self.graphs if each.fallback]
-        told += [f"{each.origin.number} {each.origin.name}: {text}" for each in self.graphs for text in each.exact]
+        for each in self.graphs:
+            texts = (*each.exact, *([each.plain] if each.plain else []))
+            told += [f"{each.origin.number} {each.origin.name}: {text}" for text in texts]
         return "\n".join([table_text(self._table), *told])
 
     __repr__ = __str__
@@ -94,7 +98,8 @@ def _report(graph: DynamoGraph) -> GraphReport:
     )
     refused = [each for _, runner in padded_parts(entry.runner, program) for each in runner.refusals.items()]
     exact = tuple(f"{name} is not padded: {refusal}" for name, refusal in refused)
-    return GraphReport(graph.origin, len(program.graph.nodes), sizes, entry.runner.describe(), stats, fallback, exact)
+    ops, runner = len(program.graph.nodes), entry.runner.describe()
+    return GraphReport(graph.origin, ops, sizes, runner, stats, fallback, exact, graph.explain_plain())
 
 
 def _row(each: GraphReport) -> tuple[str, ...]:

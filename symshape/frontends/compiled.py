@@ -37,13 +37,14 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.failing import Failing
 from symshape.runtime.finding import Finder
 from symshape.runtime.known_calls import Found, KnownCalls
-from symshape.runtime.plain_calls import EVERY, PlainCalls, may_be_plain
+from symshape.runtime.plain_calls import PlainCalls, may_be_plain
 from symshape.runtime.presumptions import Presumptions
 from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trace_budget import TraceBudget, Untraced
+from symshape.runtime.trials import EVERY
 from symshape.runtime.variables import AskAgain, Layout, grow, serve
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing, modes_on_stack

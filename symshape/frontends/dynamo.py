@@ -26,10 +26,12 @@ from symshape.errors import InputError, RunnerError
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.dynamo_inductor import compiled_by_inductor
 from symshape.frontends.dynamo_names import names, refused_by_torch
+from symshape.frontends.dynamo_training import TrainingGraph
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program
 from symshape.interrupts import interrupt_in
 from symshape.options import Options, options_of
+from symshape.runtime.plain_calls import may_be_plain
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.tracing.from_dynamo import retraced
 from symshape.tracing.traced_modes import nothing_left_entered
@@ -69,10 +71,13 @@ def symshape_backend(
     words = names()
     given = [words.argument(node) for node in gm.graph.nodes if node.op == "placeholder"]
 
+    parts: list[DynamoGraph] = []
+
     def make(part: str, graph: torch.fx.GraphModule) -> DynamoGraph:
         own = "eager" if runner == "inductor" else runner
         made = DynamoGraph(graph, attrs.evolve(words.origin, part=part), _paths(graph, given), own, chosen, fullgraph)
         alive.add(made)
+        parts.append(made)
         return made
 
     def compiler(part: str) -> Callable[..., Any]:
@@ -88,17 +93,20 @@ def symshape_backend(
     if direct is not None:
         alive.add(direct)
         return direct.plainly()
-    parts = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
+    compilers = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
     try:
         with nothing_left_entered():
             if runner == "inductor":
                 return compiled_by_inductor(gm, example_inputs, make)
-            return aot_autograd(**{name: compiler(part) for name, part in parts.items()})(gm, example_inputs)
+            taken = aot_autograd(**{name: compiler(part) for name, part in compilers.items()})(gm, example_inputs)
     except Exception as error:  # whatever AOTAutograd may raise: the graph as it is can still run
         _let_go(error)
         if fullgraph or isinstance(error, (TorchDynamoException, RunnerError)) or interrupt_in(error) is not None:
             raise
         refused = DynamoGraph(gm, words.origin, given, "eager", chosen, refused=refused_by_torch(error))
+    else:
+        plainly = runner == "auto" and not fullgraph and may_be_plain(chosen)
+        return TrainingGraph(gm, taken, parts).serve if plainly else taken
     alive.add(refused)
     return lambda *args: refused(*args)
 

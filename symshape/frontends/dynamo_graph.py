@@ -90,7 +90,9 @@ class DynamoGraph:
 
     Attributes:
         origin: where the graph comes from.
-        calls: calls so far.
+        calls: calls so far, but for those in ``plain``.
+        plain: calls that ran the graph as Dynamo made it, instead of AOTAutograd's (``dynamo_training.py``).
+        plain_because: why they do.
         number: how many were made before, in this process.
     """
 
@@ -108,6 +110,8 @@ class DynamoGraph:
     ) -> None:
         self.origin = origin
         self.calls = 0
+        self.plain = 0
+        self.plain_because = ""
         self.number = next(_numbers)
         self._module = module
         self._paths = tuple(paths)
@@ -242,11 +246,16 @@ class DynamoGraph:
         """The program, where there is one."""
         return () if self._entry is None else (self._entry,)
 
+    @property
+    def op_by_op(self) -> bool:
+        """Whether its program is there, and no call of it is recorded or compiled."""
+        return self._entry is not None and self._entry.runner_name == "eager"
+
     def stats(self) -> Stats:
         """Counters and times so far."""
         fallbacks = self._refusals.fallbacks
         return Stats(
-            calls=self.calls,
+            calls=self.calls + self.plain,
             traces=self._traces,
             hits=self.calls - fallbacks,
             misses=0,
@@ -258,11 +267,17 @@ class DynamoGraph:
             fallbacks=fallbacks,
             refusals=self._refusals.attempts,
             verified=0 if self._verifier is None else self._verifier.verified,
+            plain=self.plain,
         )
 
     def explain_fallback(self) -> str:
         """Which calls ran the graph as it is, and why."""
         return self._refusals.explain(self.calls)
+
+    def explain_plain(self) -> str:
+        """Which calls ran the graph as Dynamo made it, and why; empty if none did."""
+        told = f"{self.plain} of {self.calls + self.plain} calls ran the graph as Dynamo made it"
+        return f"{told}, with torch's own backward: {self.plain_because} (Options.plain_calls)" if self.plain else ""
 
     def reset(self) -> None:
         """Forgets the program and its CUDA graphs; the next call takes the graph over anew."""

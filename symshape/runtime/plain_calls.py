@@ -7,49 +7,21 @@ next trial.
 
 from __future__ import annotations
 
-import statistics
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import torch
-from torch.utils._pytree import tree_leaves
 
 from symshape.graph.graph import Graph
 from symshape.options import Options
 from symshape.runtime.cache import EntryCache
 from symshape.runtime.entry import Entry
+from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict, elements
 
-__all__ = ["EVERY", "PlainCalls", "may_be_plain"]
+__all__ = ["PlainCalls", "may_be_plain"]
 
-EVERY = 32
-"""A trial begins at a multiple of this many calls, after as many that needed no trace."""
-PAIRS = 16
-"""Calls that a trial times each way."""
-_REST = 1024  # calls that the function itself serves before it is tried again, the first time
-_LONGEST = 1 << 16
-_CLEARLY = 0.97  # of the programs' time: below, the function itself is faster
 _NOTHING: Sequence[Entry] = ()
-_WINS = 11  # pairs of calls of 16 in which it has to be: by chance in one trial of ten
-_Timed = tuple[int, float]  # the elements of a call's arguments, and its seconds
-
-
-@attrs.frozen
-class Verdict:
-    """What a trial found.
-
-    Attributes:
-        plain: median µs of a call of the function itself.
-        programs: median µs of a call that its programs serve.
-        faster: whether the function itself is clearly faster.
-    """
-
-    plain: float
-    programs: float
-    faster: bool
 
 
 class PlainCalls:
@@ -66,7 +38,7 @@ class PlainCalls:
     def clear(self) -> None:
         """Forgets what was found."""
         self._cache.plain, self._cache.plain_until = self._fn, 0
-        self._next, self._rest, self._since = EVERY, _REST, 0
+        self._next, self._rest, self._since = EVERY, REST, 0
         self._traces, self._on_host = 0, (_NOTHING, False)
         self._counted = 0
         self.verdict: Verdict | None = None
@@ -115,7 +87,7 @@ class PlainCalls:
             self._next = cache.plain_until
         else:
             self._next = tick + self._rest // 4
-        self._rest = min(4 * self._rest, _LONGEST)
+        self._rest = min(4 * self._rest, LONGEST)
 
     @property
     def calls(self) -> int:
@@ -128,85 +100,43 @@ class PlainCalls:
         """What came of it, for a report."""
         if self.verdict is None or not self.verdict.faster:
             return []
-        times = f"{self.verdict.plain:.3g} µs a call, its programs {self.verdict.programs:.3g} µs"
-        return [f"{self.calls} calls ran the function itself, which is faster here: {times} (Options.plain_calls)"]
+        return [
+            f"{self.calls} calls ran the function itself, which is faster here: {self.verdict} (Options.plain_calls)"
+        ]
 
 
 class _Trial:
-    """The calls of a trial: by twos, one runs the function itself and one what is compiled.
-
-    Which is first changes after half of them, so that neither gets the larger sizes of a stream where sizes take turns.
-    Each call of the function itself is compared with what its programs take at that size, between what they took at
-    the nearest ones: where sizes differ much, neighbours tell little.
-    """
+    """What calls run in a trial."""
 
     def __init__(self, of: PlainCalls, fn: Callable[..., Any], compiled: Callable[..., Any], cache: EntryCache) -> None:
         self._of, self._fn, self._compiled, self._cache = of, fn, compiled, cache
-        self._times: tuple[list[_Timed], list[_Timed]] = [], []
+        self._times = Times()
         self._busy = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._busy:  # the function calls itself, or another thread does
             return self._fn(*args, **kwargs)
         self._busy = True
-        cache, plain, programs = self._cache, *self._times
-        call = len(plain) + len(programs)
-        run, taken = (self._fn, plain) if (call + call // PAIRS) % 2 else (self._compiled, programs)
-        until, over, elements = cache.plain_until, True, _elements(args, kwargs)
-        if run is self._compiled:
+        cache, times = self._cache, self._times
+        taken = times.next()
+        plainly = taken is times.plain
+        until, over, size = cache.plain_until, True, elements(args, kwargs)
+        if not plainly:
             cache.plain_until, cache.clock = 0, cache.clock - 1  # the same call
         try:
             start = time.perf_counter()
-            result = run(*args, **kwargs)
-            taken.append((elements, time.perf_counter() - start))
-            if taken is plain:
+            result = (self._fn if plainly else self._compiled)(*args, **kwargs)
+            taken.append((size, time.perf_counter() - start))
+            if plainly:
                 self._of.tried()
-            over = call + 1 == 2 * PAIRS
+            over = times.over
         finally:  # an error of the call ends it without a verdict
             self._busy = False
             if over:
-                self._of.found(self, self._verdict() if len(plain) == len(programs) == PAIRS else None)
+                self._of.found(self, times.verdict())
             elif cache.plain is self:
                 cache.plain_until = until
         return result
-
-    def _verdict(self) -> Verdict:
-        plain, programs = self._times
-        taken = _by_size(programs)
-        pairs = [(own, other) for size, own in plain if (other := _between(taken, size)) is not None]
-        wins = sum(own < other for own, other in pairs)
-        mine, theirs = (statistics.median(each) * 1e6 for each in zip(*(pairs or [(1.0, 1.0)]), strict=True))
-        clearly = statistics.median(own / other for own, other in pairs or [(1.0, 1.0)]) < _CLEARLY
-        return Verdict(mine, theirs, clearly and wins * PAIRS >= _WINS * len(pairs) and len(pairs) >= PAIRS // 2)
-
-
-def _elements(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """How large the arguments of a call are."""
-    leaves = tree_leaves((args, kwargs))
-    return sum(each.numel() for each in leaves if isinstance(each, torch.Tensor))
-
-
-def _by_size(calls: Sequence[_Timed]) -> list[_Timed]:
-    """Sizes in order, each with the median of the seconds that calls of it took."""
-    found: dict[int, list[float]] = {}
-    for size, seconds in calls:
-        found.setdefault(size, []).append(seconds)
-    return sorted((size, statistics.median(each)) for size, each in found.items())
-
-
-def _between(taken: Sequence[_Timed], size: int) -> float | None:
-    """What calls of a size take, between those of the next smaller and the next larger one; None beyond all of them.
-
-    >>> _between([(10, 1.0), (20, 3.0)], 15), _between([(10, 1.0)], 10), _between([(10, 1.0)], 11)
-    (2.0, 1.0, None)
-    """
-    at = bisect_left(taken, size, key=itemgetter(0))
-    if at < len(taken) and taken[at][0] == size:
-        return taken[at][1]
-    if at in (0, len(taken)):
-        return None
-    (low, least), (high, most) = taken[at - 1], taken[at]
-    return least + (most - least) * (size - low) / (high - low)
 
 
 def may_be_plain(options: Options) -> bool:

@@ -73,7 +73,7 @@ def _without_work() -> None:
 
     changed: Any = cuda_graph
     changed._check_fit = lambda program: torch.device("cpu")
-    changed._is_capturing, changed._current_stream = lambda: False, lambda device: 0
+    changed.is_capturing, changed._current_stream = lambda: False, lambda device: 0
     changed.CudaGraphRunner._capture = capture
     module: Any = bucket
     module.captured = captured

@@ -11,11 +11,9 @@ from torch import nn
 
 import symshape
 from symshape.frontends.dynamo import symshape_backend
-from tests.training import TRAINED, Trained, sizes
+from tests.training import DROPPING, Trained, sizes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-MODELS = [each for each in TRAINED if each.name in ("encoder", "gpt2", "bert")]
-SHARE = 0.1
 DTYPES = {torch.float32: 1e-3, torch.bfloat16: 4e-2}
 Train = Callable[[dict[str, torch.Tensor]], torch.Tensor]
 
@@ -28,13 +26,7 @@ def _fresh() -> Iterator[None]:
 
 
 def _built(trained: Trained, dtype: torch.dtype) -> nn.Module:
-    model = trained.build().cuda().to(dtype)
-    for each in model.modules():
-        if isinstance(each, nn.Dropout):
-            each.p = SHARE
-        if isinstance(each, nn.MultiheadAttention):
-            each.dropout = SHARE
-    return model
+    return trained.build().cuda().to(dtype)
 
 
 def _calls(trained: Trained, dtype: torch.dtype) -> list[dict[str, torch.Tensor]]:
@@ -85,7 +77,7 @@ def _trained(model: nn.Module, run: Callable[..., Any]) -> Train:
 
 @pytest.mark.parametrize("runner", ["auto", "padded", "cudagraph"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("trained", MODELS, ids=lambda each: each.name)
+@pytest.mark.parametrize("trained", DROPPING, ids=lambda each: each.name)
 def test_through_the_backend(trained: Trained, dtype: torch.dtype, runner: str) -> None:
     theirs, ours = (_built(trained, dtype) for _ in range(2))
     run = torch.compile(ours, backend=symshape_backend, options={"runner": runner})
@@ -96,7 +88,7 @@ def test_through_the_backend(trained: Trained, dtype: torch.dtype, runner: str) 
 
 @pytest.mark.parametrize("runner", ["auto", "padded", "cudagraph"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("trained", MODELS, ids=lambda each: each.name)
+@pytest.mark.parametrize("trained", DROPPING, ids=lambda each: each.name)
 def test_a_whole_step(trained: Trained, dtype: torch.dtype, runner: Any) -> None:
     theirs, ours = (_built(trained, dtype) for _ in range(2))
     step: Any = symshape.compile(_trained(ours, ours), runner=runner)
@@ -107,7 +99,7 @@ def test_a_whole_step(trained: Trained, dtype: torch.dtype, runner: Any) -> None
 
 
 @pytest.mark.parametrize("way", ["backend", "whole step"])
-@pytest.mark.parametrize("trained", MODELS, ids=lambda each: each.name)
+@pytest.mark.parametrize("trained", DROPPING, ids=lambda each: each.name)
 def test_other_numbers_of_the_same_distribution(trained: Trained, way: str) -> None:
     """Random numbers inside padded graphs: mean and spread of the losses over many draws are eager's."""
     dtype = torch.float32

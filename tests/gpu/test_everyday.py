@@ -52,6 +52,12 @@ def built(program: Program) -> tuple[Callable[..., Any], Callable[[int, int], An
     return fn, lambda b, n: moved(make(b, n))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _state_of_cudnn() -> None:
+    """CuDNN keeps what its first recurrent layer draws by: made in inference mode, no layer can be trained after it."""
+    nn.LSTM(2, 2, num_layers=2, dropout=0.5).cuda().train()(torch.randn(2, 2, 2, device="cuda"))
+
+
 @contextmanager
 def told() -> Iterator[list[str]]:
     """What is said of programs that run as they are."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.runtime import plain_calls
+from symshape.runtime import plain_calls, trials
 from tests.symshape.everyday.whole.known import KNOWN, TRACES
 from tests.symshape.everyday.whole.loaded import PROGRAMS
 from tests.symshape.everyday.whole.program import difference, run
@@ -29,13 +29,13 @@ def test_as_in_eager(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_where_the_function_itself_takes_turns(name: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a call leaves behind, the next one goes on from there, whoever serves it: all calls are of a trial."""
-    monkeypatch.setattr(plain_calls, "PAIRS", 4)  # the order changes in between
+    monkeypatch.setattr(trials, "PAIRS", 4)  # the order changes in between
 
     def tried(fn: Any) -> Any:
         compiled = symshape.compile(fn)
         inside = symshape.compiled_of(compiled)
         trial = plain_calls._Trial(inside._plain, inside.fn, inside, inside._cache)
-        trial._times[0].extend([0.0] * (first == "itself"))
+        trial._times.plain.extend([(0, 0.0)] * (first == "itself"))
         inside._cache.plain, inside._cache.plain_until = trial, 1000
         return compiled
 

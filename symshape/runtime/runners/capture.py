@@ -23,6 +23,8 @@ T = TypeVar("T")
 Replay = Callable[[], Sequence[torch.Tensor]]
 """Runs a program on its buffers; answers its tensors, which the next replay may overwrite."""
 
+is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
+"""Whether somebody captures on the current stream.  Not to be asked in CPU builds, where it may raise."""
 _end_allocation: Callable[[int, Any], None] = getattr(torch._C, "_cuda_endAllocateToPool", lambda device, pool: None)
 """Tells the allocator of a device that memory comes from a pool no more (2.11 to 2.13; absent in CPU builds)."""
 _release: Callable[[int, Any], None] = getattr(torch._C, "_cuda_releasePool", lambda device, pool: None)

@@ -23,12 +23,13 @@ from symshape.graph.detached import detached_values
 from symshape.graph.program import Program
 from symshape.graph.random_states import idle_random_states
 from symshape.graph.steps import Value, values_in
-from symshape.runtime.runners.capture import Inside, record, replay_alone, settle, warmed_up_aside
+from symshape.runtime.runners.capture import Inside, is_capturing, record, replay_alone, settle, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Lease, Weight
 from symshape.runtime.runners.launching import launcher
 from symshape.runtime.runners.notes import Note, silent
+from symshape.runtime.runners.patience import Patience
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
 from symshape.runtime.runners.uncaptured import around_uncaptured
@@ -36,7 +37,6 @@ from symshape.runtime.runners.weights import weight_of
 
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 """The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
-_is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 _APART = "the call is part of another capture, or what the program writes shares memory with another input or parameter"
 _WORTH_A_GRAPH = 256  # calls at the same addresses: a capture (0.6 ms) is earned back at about 2.5 µs a call
 _MOST_SIZES = 10_000  # remembered as seen once, or as refused
@@ -94,7 +94,7 @@ class CudaGraphRunner:
     """Runs a program through CUDA graphs, one for each exact set of sizes.
 
     ``patient`` captures the first sizes of a compiled function at once (that call was traced, which took longer), and
-    runs others once without a graph before capturing them, so that sizes seen only once cost no capture.
+    runs others without a graph until their calls have taken what a capture takes (:class:`Patience`).
 
     Attributes:
         instead: what serves in its place, in pieces, since the whole could not be captured; None as long as it can.
@@ -122,7 +122,7 @@ class CudaGraphRunner:
         self._positions = [each.position for each in program.graph.inputs]
         self._lifted = program.lifted_tensors
         self._leases: dict[tuple[tuple[int, ...], int], Lease] = {}  # by sizes and stream: those that C++ serves
-        self._seen: set[tuple[int, ...]] | None = set() if patient else None
+        self._patience = Patience() if patient else None
         self._refused: set[tuple[int, ...]] = set()
         self._device = _check_fit(program)
         mutated = {id(value.storage) for value in program.graph.mutated}
@@ -143,7 +143,7 @@ class CudaGraphRunner:
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """The flat outputs of one call."""
-        if self._leases and forward_ad._current_level < 0 and not _is_capturing():  # torch.func's transforms C++ sees
+        if self._leases and forward_ad._current_level < 0 and not is_capturing():  # torch.func's transforms C++ sees
             with self._lock:
                 lease = self._leases.get((tuple(values), _current_stream(self._index)))
                 if lease is not None:
@@ -162,7 +162,7 @@ class CudaGraphRunner:
     def _run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """One call, step by step."""
         inputs = [leaves[position] for position in self._positions]
-        if _is_capturing() or (self._writes and self._overlapping(inputs)):
+        if is_capturing() or (self._writes and self._overlapping(inputs)):
             if not self._told:
                 self._told = True
                 events.emit(events.RunnerFallback("cudagraph", "eager", _APART))
@@ -193,7 +193,12 @@ class CudaGraphRunner:
                 for position in self._written:
                     inputs[position].copy_(captured.inputs[position])
                 return captured.outputs(leaves)
-        return self._eager(leaves, values)
+        if self._patience is None:
+            return self._eager(leaves, values)
+        start = time.perf_counter()
+        results = self._eager(leaves, values)
+        self._patience.took(key.sizes, (time.perf_counter() - start) * 1e3)
+        return results
 
     def _overlapping(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Whether what a program writes could be seen through another tensor: then copies of the inputs are no good."""
@@ -224,10 +229,8 @@ class CudaGraphRunner:
     def _capture_or_none(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
         if self._released or key.sizes in self._refused:
             return None
-        if self._seen is not None and key.sizes not in self._seen:
-            _remember(self._seen, key.sizes)
-            if len(self._store):
-                return None
+        if self._patience is not None and not self._patience.over(key.sizes) and len(self._store):
+            return None
         weight = self._weight(values)
         if not self._store.admits(key, key.stream, weight):
             return None
@@ -287,6 +290,8 @@ class CudaGraphRunner:
                 torch.cuda.set_rng_state(random, self._device)
         outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted, self._detached)
         milliseconds = (time.perf_counter() - start) * 1e3
+        if self._patience is not None:
+            self._patience.captured(milliseconds)
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
         self._note("captured", values=tuple(values), text="as a CUDA graph", milliseconds=milliseconds)
         return self._captured(graph, inputs, outputs, copies)

@@ -7,7 +7,7 @@ by op, on CUDA as one CUDA graph for each bucket, all of them from one memory po
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from symshape.runtime.runners.artefacts import Shelf
 from symshape.runtime.runners.borrowing import lend
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.bucket_finder import BucketFinder, Found
-from symshape.runtime.runners.capture import CaptureFailed
+from symshape.runtime.runners.capture import CaptureFailed, is_capturing
 from symshape.runtime.runners.compile_process import shared
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
@@ -41,8 +41,6 @@ from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.overlaps import overlap, overlaps_itself
 from symshape.runtime.runners.placement import Placement
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
-
-_is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
 
 
 @attrs.frozen
@@ -133,12 +131,12 @@ class PaddedRunner:
         apart, serves = self._apart, self._eager
         if interpreters() is not None or forward_ad._current_level >= 0:  # ``is_transformed``, without a frame
             return serves(leaves, values)
-        if apart.spoilt and (self._on_cpu or not _is_capturing()):  # to find out why, it records
+        if apart.spoilt and (self._on_cpu or not is_capturing()):  # to find out why, it records
             with self._lock:
                 apart.without_uncaptured(leaves, values)
         if apart.instead is not None:
             return apart.instead.run(leaves, values)
-        if self._on_cpu or not _is_capturing():
+        if self._on_cpu or not is_capturing():
             with self._lock:
                 if self._lender is not None:
                     self._lender.spoil()

@@ -15,10 +15,10 @@ import symshape
 from symshape import Options
 from symshape.runtime import plain_calls
 from symshape.runtime.cache import EntryCache
-from symshape.runtime.plain_calls import EVERY, PAIRS, PlainCalls, may_be_plain
+from symshape.runtime.plain_calls import PlainCalls, may_be_plain
+from symshape.runtime.trials import EVERY, PAIRS, REST, Times, Verdict
 
 _NOW_AND_THEN = PlainCalls.now_and_then  # as it is before the tests' own takes its place
-_REST = 1024
 
 
 @pytest.fixture(autouse=True)
@@ -82,9 +82,9 @@ def test_what_is_faster_serves(clock: Clock) -> None:
     world = World(clock, lambda: 3e-6, lambda: 5e-6)
     assert set(world.calls(EVERY)) == {"programs"}
     assert sorted(world.calls(2 * PAIRS)) == ["plain"] * PAIRS + ["programs"] * PAIRS
-    assert world.of.verdict == plain_calls.Verdict(pytest.approx(3), pytest.approx(5), True)
-    assert set(world.calls(_REST - 2 * EVERY)) == {"plain"}
-    assert world.of.calls == PAIRS + _REST - 2 * EVERY == world.ran.count("plain")
+    assert world.of.verdict == Verdict(pytest.approx(3), pytest.approx(5), True)
+    assert set(world.calls(REST - 2 * EVERY)) == {"plain"}
+    assert world.of.calls == PAIRS + REST - 2 * EVERY == world.ran.count("plain")
     assert "3 µs a call, its programs 5 µs" in world.of.lines()[0]
 
 
@@ -93,16 +93,16 @@ def test_it_is_tried_again_and_again_after_longer(clock: Clock) -> None:
     world = World(clock, lambda: costs["plain"], lambda: costs["programs"])
     world.calls(EVERY + 2 * PAIRS)
     costs["programs"] = 2e-6
-    served = world.calls(_REST + EVERY)
+    served = world.calls(REST + EVERY)
     assert served[-1] == "programs"
     assert world.of.verdict is not None
     assert not world.of.verdict.faster
     assert world.of.calls == world.ran.count("plain")
     assert not world.of.lines()
-    assert set(world.calls(_REST - EVERY)) == {"programs"}
+    assert set(world.calls(REST - EVERY)) == {"programs"}
     costs["programs"] = 9e-6
-    assert set(world.calls(2 * _REST)[-EVERY:]) == {"plain"}
-    assert set(world.calls(10 * _REST)) == {"plain"}
+    assert set(world.calls(2 * REST)[-EVERY:]) == {"plain"}
+    assert set(world.calls(10 * REST)) == {"plain"}
     assert world.of.calls == world.ran.count("plain")
 
 
@@ -208,8 +208,8 @@ def test_options_that_say_what_runs(options: Options) -> None:
 
 
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = plain_calls.Verdict(1.0, 2.0, True)
-    monkeypatch.setattr(plain_calls._Trial, "_verdict", lambda self: found)
+    found = Verdict(1.0, 2.0, True)
+    monkeypatch.setattr(Times, "verdict", lambda self: found)
 
 
 def _double(x: torch.Tensor) -> torch.Tensor:

@@ -66,7 +66,7 @@ def captures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def stand_in(monkeypatch: pytest.MonkeyPatch, capture: Callable[..., Captured]) -> None:
     """The runner without a device."""
     monkeypatch.setattr(cuda_graph, "_check_fit", lambda program: torch.device("cpu"))
-    monkeypatch.setattr(cuda_graph, "_is_capturing", lambda: False)
+    monkeypatch.setattr(cuda_graph, "is_capturing", lambda: False)
     monkeypatch.setattr(cuda_graph, "_current_stream", lambda device: 0)
     monkeypatch.setattr(CudaGraphRunner, "_capture", capture)
 
@@ -134,6 +134,20 @@ def test_patience_waits_for_the_second_time_but_for_the_first_sizes(captures: li
         x = torch.randn(n)
         assert torch.equal(runner.run([x], (n,))[0], x * 2)
         assert len(captures) == already
+
+
+def test_patience_waits_until_a_capture_is_paid_for(captures: list[tuple[int, ...]]) -> None:
+    program = symshape.trace(lambda x: x * 2, torch.ones(3)).program
+    runner = CudaGraphRunner(program, EagerRunner(program), GraphStore(4), patient=True)
+    runner.run([torch.randn(3)], (3,))
+    assert runner._patience is not None
+    runner._patience.captured(1e6)  # it took long
+    for _ in range(20):
+        runner.run([torch.randn(4)], (4,))
+    assert captures == [(3,)]
+    runner._patience.took((4,), 1e6)  # and so did the calls, by now
+    runner.run([torch.randn(4)], (4,))
+    assert captures == [(3,), (4,)]
 
 
 def test_the_next_program_waits_at_once(captures: list[tuple[int, ...]]) -> None:

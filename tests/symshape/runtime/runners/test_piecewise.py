@@ -169,7 +169,7 @@ def test_results_may_be_borrowed_and_are_still_right() -> None:
 
 def test_why_it_cannot_be_captured_is_not_looked_for_in_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(padded, "_is_capturing", lambda: True)
+    monkeypatch.setattr(padded, "is_capturing", lambda: True)
     compiled = symshape.compile(lambda x: x.sin().cos(), dynamic=True, runner="padded")
     compiled(torch.randn(3))
     runner = compiled.entries[0].runner

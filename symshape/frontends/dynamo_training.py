@@ -1,0 +1,148 @@
+"""A graph of Dynamo's that asks for gradients: AOTAutograd's forward and backward of it, or the graph as it came.
+
+AOTAutograd takes such a graph apart, so that forward and backward can be recorded as CUDA graphs, padded or not.  That
+costs: a Python function of autograd's around both, and a backward that Python runs where torch's own engine would.
+Where nothing of the two is recorded (on the CPU, always), the graph as Dynamo made it is faster, and serves after a few
+steps.  Where something is, steps are timed both ways once the recording has come to rest, and the faster way serves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+
+from symshape.calls.modes import function_modes, past_users_modes
+from symshape.frontends.dynamo_graph import DynamoGraph
+from symshape.runtime.runners.capture import is_capturing
+from symshape.runtime.trials import EVERY, LONGEST, REST, Times, Verdict, elements
+
+__all__ = ["TrainingGraph"]
+
+_FEW = EVERY // 8
+_PATIENCE = 8
+"""How often a trial waits for as many calls as it times, since graphs were recorded meanwhile."""
+
+
+class TrainingGraph:
+    """Calls AOTAutograd's forward of a graph, or the graph as Dynamo made it where that is faster.
+
+    Args:
+        module: the graph as Dynamo made it.
+        compiled: AOTAutograd's forward of it; it brings its backward along.
+        parts: what ``compiled`` consists of; a backward that is made later joins them.
+
+    Attributes:
+        verdict: what the last trial found; None before there was one.
+    """
+
+    def __init__(
+        self, module: torch.fx.GraphModule, compiled: Callable[..., Any], parts: Sequence[DynamoGraph]
+    ) -> None:
+        self._module, self._compiled, self._parts = module, compiled, parts
+        self._wanted = _is_straight(module)
+        self._plainly: DynamoGraph | None = None  # the forward, while the graph as it came serves
+        self._left, self._rest = EVERY, REST
+        self._recorded, self._waited = 0, 0
+        self._steps: _Steps | None = None
+        self.verdict: Verdict | None = None
+
+    def serve(self, *args: Any) -> Any:
+        """The graph's results."""
+        if self._plainly is not None and not self._plainly.entries:  # all was forgotten
+            self._plainly, self._steps, self._left = None, None, EVERY
+        self._left -= 1
+        if self._left <= 0:
+            self._decide(args)
+        forward = self._plainly
+        if forward is None:
+            return self._compiled(*args)
+        forward.plain += 1
+        return past_users_modes(self._run, list(args)) if function_modes() else self._module(*args)
+
+    def _run(self, args: list[Any]) -> Any:
+        return self._module(*args)
+
+    def _decide(self, args: Sequence[Any]) -> None:
+        """Which way this call and those after it go."""
+        parts = {each.origin.part: each for each in self._parts}
+        self._left = EVERY
+        if not self._wanted or parts.keys() != {"forward", "backward"} or not all(each.entries for each in self._parts):
+            return
+        if all(each.op_by_op for each in self._parts):
+            self._plainly = parts["forward"]
+            self._plainly.plain_because = "nothing of forward and backward is recorded"
+        elif is_capturing():
+            self._steps = None  # nobody may wait for the device
+        elif self._steps is not None or self._has_come_to_rest():
+            self._step(args, parts["forward"])
+
+    def _has_come_to_rest(self) -> bool:
+        """Whether few graphs were recorded meanwhile, or it has been waited for long enough."""
+        recorded = sum(each.stats().cuda_graphs for each in self._parts)
+        self._recorded, before = recorded, self._recorded
+        self._waited += 1
+        return recorded - before <= _FEW or self._waited > _PATIENCE
+
+    def _step(self, args: Sequence[Any], forward: DynamoGraph) -> None:
+        """One call of a trial: it goes one way or the other, and ends the step before it."""
+        steps = self._steps = self._steps or _Steps()
+        steps.begin(args)
+        if not steps.times.over:
+            self._left = 1
+            self._plainly = forward if steps.plainly else None
+            return
+        self._steps, self.verdict = None, steps.times.verdict()
+        faster = self.verdict is not None and self.verdict.faster
+        self._plainly = forward if faster else None
+        if faster:
+            forward.plain_because = f"which is faster here: {self.verdict} (whole steps)"
+        self._left, self._rest = self._rest, min(4 * self._rest, LONGEST)
+
+
+class _Steps:
+    """What steps take, each from one call of the graph to the next: forward, loss, backward, and what the user does.
+
+    Attributes:
+        times: of those that are over.
+        plainly: whether the step that was begun last runs the graph as Dynamo made it.
+    """
+
+    def __init__(self) -> None:
+        self.times = Times()
+        self.plainly = False
+        self._begun: tuple[list[tuple[int, float]], int, float] | None = None
+
+    def begin(self, args: Sequence[Any]) -> None:
+        """A step begins, so the one before it is over; waits for what the device has to do."""
+        _wait()
+        now = time.perf_counter()
+        if self._begun is not None:
+            taken, size, start = self._begun
+            taken.append((size, now - start))
+        taken = self.times.next()
+        self.plainly = taken is self.times.plain
+        self._begun = taken, elements(args, {}), now
+
+
+def _wait() -> None:
+    """For what the device has to do."""
+    torch.cuda.current_stream().synchronize()
+
+
+def _is_straight(module: torch.fx.GraphModule) -> bool:
+    """Whether a graph calls torch's functions and nothing else, so that it costs no more than the user's program.
+
+    Ops of higher order and transforms (``torch.func``) are slower as Dynamo has them than taken apart.
+    """
+    targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    held = [getattr(module, str(node.target), None) for node in module.graph.nodes if node.op == "get_attr"]
+    return (
+        not any(node.op == "call_module" for node in module.graph.nodes)
+        and not any(isinstance(each, HigherOrderOperator) for each in targets)
+        and not any("functorch" in (getattr(each, "__module__", None) or "") for each in targets)
+        and not any(isinstance(each, torch.nn.Module) for each in held)
+    )
