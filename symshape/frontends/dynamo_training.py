@@ -18,12 +18,13 @@ from torch._ops import HigherOrderOperator
 from symshape.calls.modes import function_modes, past_users_modes
 from symshape.frontends.dynamo_graph import DynamoGraph
 from symshape.runtime.runners.capture import is_capturing
-from symshape.runtime.trials import EVERY, LONGEST, REST, Times, Verdict, elements
+from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict, elements
 
 __all__ = ["TrainingGraph"]
 
 _FEW = EVERY // 8
-_PATIENCE = 8
+_CALLS_OF_A_TRIAL = 16 * PAIRS
+_PATIENCE = 2
 """How often a trial waits for as many calls as it times, since graphs were recorded meanwhile."""
 
 
@@ -36,8 +37,11 @@ class TrainingGraph:
         parts: what ``compiled`` consists of; a backward that is made later joins them.
 
     Attributes:
-        verdict: what the last trial found; None before there was one.
+        calls: calls of all of them.
+        verdict: what the last trial found; None before there was one, or if it found nothing.
     """
+
+    calls = 0
 
     def __init__(
         self, module: torch.fx.GraphModule, compiled: Callable[..., Any], parts: Sequence[DynamoGraph]
@@ -54,6 +58,7 @@ class TrainingGraph:
         """The graph's results."""
         if self._plainly is not None and not self._plainly.entries:  # all was forgotten
             self._plainly, self._steps, self._left = None, None, EVERY
+        TrainingGraph.calls += 1
         self._left -= 1
         if self._left <= 0:
             self._decide(args)
@@ -90,8 +95,8 @@ class TrainingGraph:
     def _step(self, args: Sequence[Any], forward: DynamoGraph) -> None:
         """One call of a trial: it goes one way or the other, and ends the step before it."""
         steps = self._steps = self._steps or _Steps()
-        steps.begin(args)
-        if not steps.times.over:
+        steps.begin(args, TrainingGraph.calls)
+        if not steps.over:
             self._left = 1
             self._plainly = forward if steps.plainly else None
             return
@@ -106,6 +111,9 @@ class TrainingGraph:
 class _Steps:
     """What steps take, each from one call of the graph to the next: forward, loss, backward, and what the user does.
 
+    Graphs of other sizes may serve steps in between, which says nothing of this one, and graphs of other parts of the
+    same model are called in each step: what counts are the intervals with the fewest calls of others in them.
+
     Attributes:
         times: of those that are over.
         plainly: whether the step that was begun last runs the graph as Dynamo made it.
@@ -114,18 +122,32 @@ class _Steps:
     def __init__(self) -> None:
         self.times = Times()
         self.plainly = False
-        self._begun: tuple[list[tuple[int, float]], int, float] | None = None
+        self._fewest, self._left = _CALLS_OF_A_TRIAL, _CALLS_OF_A_TRIAL
+        self._begun: tuple[int, float, int] | None = None
 
-    def begin(self, args: Sequence[Any]) -> None:
-        """A step begins, so the one before it is over; waits for what the device has to do."""
+    @property
+    def over(self) -> bool:
+        """Whether enough were timed, or it took too long."""
+        return self.times.over or self._left <= 0
+
+    def begin(self, args: Sequence[Any], call: int) -> None:
+        """A step begins, so the one before it is over; waits for what the device has to do.
+
+        Args:
+            args: the graph's arguments.
+            call: how many calls there were, of all graphs.
+        """
         _wait()
         now = time.perf_counter()
+        self._left -= 1
         if self._begun is not None:
-            taken, size, start = self._begun
-            taken.append((size, now - start))
-        taken = self.times.next()
-        self.plainly = taken is self.times.plain
-        self._begun = taken, elements(args, {}), now
+            size, start, before = self._begun
+            if call - before < self._fewest:
+                self._fewest, self.times = call - before, Times()
+            if call - before == self._fewest:
+                (self.times.plain if self.plainly else self.times.programs).append((size, now - start))
+        self.plainly = self.times.next() is self.times.plain
+        self._begun = elements(args, {}), now, call
 
 
 def _wait() -> None:

@@ -207,7 +207,36 @@ def test_it_waits_while_graphs_are_recorded(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_it_waits_no_longer_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
     world = _World(monkeypatch, plain=5.0, programs=6.0)
-    for _ in range(12):
+    for _ in range(6):
         world.graphs += 8
         world.calls(EVERY)
     assert "p" in world.ran
+
+
+def test_steps_of_other_graphs_in_between_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs of other sizes serve every third step, and take long."""
+    world = _World(monkeypatch, plain=5.0, programs=6.0)
+    for number in range(4 * EVERY):
+        world.calls(1)
+        if number % 3 == 0:
+            TrainingGraph.calls += 1
+            world.now += 1000.0
+    assert world.graph.verdict == Verdict(5e6, 6e6, True)
+
+
+def test_parts_of_one_model_are_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = _World(monkeypatch, plain=5.0, programs=6.0)
+    for _ in range(4 * EVERY):
+        world.calls(1)
+        TrainingGraph.calls += 2
+        world.now += 1.0
+    assert world.graph.verdict == Verdict(6e6, 7e6, True)
+
+
+def test_a_trial_that_finds_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = _World(monkeypatch, plain=5.0, programs=6.0)
+    for number in range(20 * EVERY):
+        world.calls(1)
+        TrainingGraph.calls += max(1, 600 - number)
+    assert world.graph.verdict is None
+    assert world.ran[-EVERY:] == "c" * EVERY
