@@ -56,7 +56,8 @@ class TrainingGraph:
 
     def serve(self, *args: Any) -> Any:
         """The graph's results."""
-        if self._plainly is not None and not self._plainly.entries:  # all was forgotten
+        forward = self._plainly
+        if forward is not None and not forward.entries:  # all was forgotten
             self._plainly, self._steps, self._left = None, None, EVERY
         TrainingGraph.calls += 1
         self._left -= 1
@@ -104,7 +105,7 @@ class TrainingGraph:
         faster = self.verdict is not None and self.verdict.faster
         self._plainly = forward if faster else None
         if faster:
-            forward.plain_because = f"which is faster here: {self.verdict} (whole steps)"
+            forward.plain_because = f"steps are faster so ({self.verdict})"
         self._left, self._rest = self._rest, min(4 * self._rest, LONGEST)
 
 
