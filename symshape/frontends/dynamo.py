@@ -1,7 +1,8 @@
 """``torch.compile(model, backend="symshape")``: Dynamo finds the graph, AOTAutograd makes forward and backward.
 
 A graph that asks no gradients is traced as it is (:mod:`symshape.tracing.from_dynamo`), without AOTAutograd, which
-takes most of the time of a first call.
+takes most of the time of a first call.  One that asks for them is served as Dynamo made it once that is known to be
+faster (:mod:`symshape.frontends.dynamo_training`).
 
 Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs becomes one program of ours, for all
 sizes that Dynamo's guards let through.  We only look at *which* sizes are symbolic and never at their values, so no

@@ -22,8 +22,8 @@ from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict,
 
 __all__ = ["TrainingGraph"]
 
-_FEW = EVERY // 8
-_CALLS_OF_A_TRIAL = 16 * PAIRS
+_FEW = EVERY // 8  # graphs recorded in EVERY calls: recording has come to rest
+_CALLS_OF_A_TRIAL = 16 * PAIRS  # at most, those included that do not count
 _PATIENCE = 2
 """How often a trial waits for as many calls as it times, since graphs were recorded meanwhile."""
 
@@ -138,7 +138,7 @@ class _Steps:
             args: the graph's arguments.
             call: how many calls there were, of all graphs.
         """
-        _wait()
+        _wait(args)
         now = time.perf_counter()
         self._left -= 1
         if self._begun is not None:
@@ -151,9 +151,10 @@ class _Steps:
         self._begun = elements(args, {}), now, call
 
 
-def _wait() -> None:
-    """For what the device has to do."""
-    torch.cuda.current_stream().synchronize()
+def _wait(args: Sequence[Any]) -> None:
+    """For what the devices of these arguments have to do."""
+    for device in {each.device for each in args if isinstance(each, torch.Tensor) and each.is_cuda}:
+        torch.cuda.current_stream(device).synchronize()
 
 
 def _is_straight(module: torch.fx.GraphModule) -> bool:

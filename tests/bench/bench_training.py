@@ -40,14 +40,20 @@ def main(argv: Sequence[str] | None = None) -> Report:
     parser = bench_parser(__doc__)
     parser.add_argument("--steps", type=int, default=500, help="steps in which traces are counted (default: 500)")
     parser.add_argument("--timed", type=int, default=60, help="steps that are timed, for each peer (default: 60)")
-    parser.add_argument("--models", default="", help="names with commas between (default: all)")
+    parser.add_argument(
+        "--models", default="", help="names with commas between, each with and without dropout (default: all)"
+    )
     parser.add_argument("--no-inductor", action="store_true", help="leave out what compiles C++")
     args = parser.parse_args(argv)
     if args.device == "cuda" and not torch.cuda.is_available():
         raise NotHere("there is no CUDA device")
     torch.set_num_threads(1)
     steps, timed = (6, 2) if args.smoke else (args.steps, args.timed)
-    wanted = [each for each in (*TRAINED, *DROPPING) if not args.models or each.name in args.models.split(",")]
+    wanted = [
+        each
+        for each in (*TRAINED, *DROPPING)
+        if not args.models or each.name.partition(",")[0] in args.models.split(",")
+    ]
     report = Report("training", device=args.device)
     peers = BACKENDS if args.no_inductor or args.smoke else BACKENDS | INDUCTOR
     ratios = ("/ eager", "/ aot_eager", "inductor / inductor")

@@ -167,7 +167,7 @@ class _World:
         self.now, self.ran, self.graphs = 0.0, "", 0
         self.costs = {"p": plain, "c": programs}
         monkeypatch.setattr(dynamo_training.time, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(dynamo_training, "_wait", lambda: None)
+        monkeypatch.setattr(dynamo_training, "_wait", lambda args: None)
         monkeypatch.setattr(dynamo_training, "is_capturing", lambda: False)
         module = torch.fx.symbolic_trace(nn.Identity())
         module.forward = lambda *args: self._run("p", *args)
