@@ -7,6 +7,7 @@ a slot in ``Space.slots``, a formula in ``ProgramRecord.formulas``, a register o
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -56,6 +57,7 @@ class SlotRecord:
     Attributes:
         name: a short name (``s0``), for formulas.
         source: where it is read, in the caller's words.
+        given: the name that the user gave this size (``batch``); empty if there is none.
         low, high: what it can be at all; None for no bound.
         start: its value to begin with.
         top: the greatest value of its slider.
@@ -71,6 +73,12 @@ class SlotRecord:
     top: int
     fixed: bool = False
     derived: int | None = None
+    given: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name for people: the user's own, or else where the integer is read."""
+        return self.given or self.source
 
 
 @attrs.frozen
@@ -165,6 +173,7 @@ class Space:
         tree: how an entry is found.
         comparisons: for two entries what tells them apart, in a sentence.
         verdict: what is known of the set as a whole, such as that it holds nowhere.
+        axes: the slots that a map shows at first, across and up; fewer where fewer sizes vary by themselves.
     """
 
     label: str
@@ -177,6 +186,34 @@ class Space:
     tree: BranchRecord | None = None
     comparisons: list[tuple[int, int, str]] = attrs.field(factory=list)
     verdict: str = ""
+    axes: list[int] = attrs.field(init=False)
+
+    @axes.default
+    def _best_axes(self) -> list[int]:
+        return default_axes(self.slots, self.links, self.points)
+
+
+def default_axes(
+    slots: Sequence[SlotRecord], links: Sequence[Sequence[int]], points: Sequence[PointRecord]
+) -> list[int]:
+    """Return the two slots that a map shows at first: sizes that vary by themselves, those that the user named first.
+
+    Two sizes that must be equal, or were equal in every recorded call, make no map: the second is passed over while
+    another is left.
+
+    >>> ids, length = SlotRecord("v0", "ids.size(0)", 0, None, 2, 8), SlotRecord("v1", "ids.size(1)", 0, None, 9, 16)
+    >>> mask = SlotRecord("v2", "mask.size(0)", 0, None, 2, 8)
+    >>> default_axes([ids, mask, length], [], [PointRecord([2, 2, 9], 1, 0), PointRecord([3, 3, 5], 1, 0)])
+    [0, 2]
+    """
+    linked = {slot: min(group) for group in links for slot in group}
+    free = [i for i, s in enumerate(slots) if not s.fixed and s.derived is None and linked.get(i, i) == i]
+    values = {slot: [point.values[slot] for point in points] for slot in free}
+    order = sorted(free, key=lambda slot: (not slots[slot].given, -len(set(values[slot])), slot))
+    if len(order) < 2:
+        return order
+    differing = [slot for slot in order[1:] if not points or values[slot] != values[order[0]]]
+    return sorted([order[0], (differing or order[1:])[0]])
 
 
 @attrs.frozen

@@ -14,13 +14,13 @@ from symshape.exploring.records import Space
 COLOURS = ("#4477aa", "#e29534", "#3f9c6b", "#c75b7a", "#8867b8", "#7fb8dd", "#a8a432", "#8c6d5a")
 """Of entries by position, as on the page."""
 _CELLS = (64, 36)
-_SCALE = 7  # pixels of a cell
-_MARGIN = 46
+_PICTURE = (680, 396)  # pixels: the map fills GitHub's column of some 750
+_MARGIN = 66  # pixels left of the map, for numbers of up to five digits and the name of the size
 
 
 @attrs.frozen
 class _Axis:
-    """A slot along an edge: those that turn with it, and the values that are shown."""
+    """One edge of the map: the slots that turn together, their name, and the values that are shown."""
 
     slots: tuple[int, ...]
     label: str
@@ -28,50 +28,69 @@ class _Axis:
 
 
 def map_svg(space: Space) -> str:
-    """The map as SVG with a legend below it; empty if fewer than two sizes vary.
+    """Return the map as SVG with a legend below it; empty if fewer than two sizes vary.
 
-    Other sizes stand where they start.  Where a range has more values than cells, some are left out evenly.
+    Other sizes keep the values that they start with.  A range with more values than cells is shown in even steps.
     """
     axes = list(_axes(space))
     if len(axes) < 2:
         return ""
-    across, up = axes[:2]
+    across, up = axes
     rows = [[_cell(space, across, x, up, y) for x in across.values] for y in up.values]
     seen = sorted({cell[0] for row in rows for cell in row if cell is not None})
-    width, height = _SCALE * len(across.values), _SCALE * len(up.values)
-    body = "".join(_row(row, height - _SCALE * (index + 1)) for index, row in enumerate(rows))
+    wide, high = (most // len(axis.values) for most, axis in zip(_PICTURE, axes, strict=True))  # pixels of a cell
+    width, height = wide * len(across.values), high * len(up.values)
+    body = "".join(_row(row, height - high * (index + 1), wide, high) for index, row in enumerate(rows))
     frame = f'<rect x="{_MARGIN}" width="{width}" height="{height}" fill="none" stroke="#888"/>'
-    texts = _text(_MARGIN, height + 14, str(across.values[0]), "start")
-    texts += _text(_MARGIN + width, height + 14, str(across.values[-1]), "end")
-    texts += _text(_MARGIN + width // 2, height + 14, across.label, "middle")
-    texts += _text(_MARGIN - 5, height, str(up.values[0]), "end") + _text(_MARGIN - 5, 11, str(up.values[-1]), "end")
-    shape = f'width="{width + _MARGIN + 4}" height="{height + 20}" role="img" aria-label="region map"'
-    drawn = f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{body}{frame}{texts}</svg>'
+    shape = f'width="{width + _MARGIN + 12}" height="{height + 42}" role="img" aria-label="region map"'
+    drawn = f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{body}{frame}{_edges(across, up, width, height)}</svg>'
     names = ", ".join(_named(space, index) for index in seen[:12]) or "nothing is served here"
     steps = [axis.values[1] - axis.values[0] for axis in (across, up)]
-    apart = (
+    coarse = (
         ""
         if steps == [1, 1]
         else f"; cells are {steps[0]} apart, upwards {steps[1]}, and pale where it is otherwise in between"
     )
-    caption = f"{escape(up.label)} upwards; {names}; blank: none{apart}"
+    caption = f"{escape(across.label)} across, {escape(up.label)} upwards; {names}; blank: none{coarse}"
     return f"<figure>{drawn}<figcaption>{caption}</figcaption></figure>"
 
 
 def _axes(space: Space) -> Iterator[_Axis]:
-    done: set[int] = set()
-    for index, slot in enumerate(space.slots):
-        if index in done or slot.fixed or slot.derived is not None:
-            continue
-        group = tuple(next((link for link in space.links if index in link), [index]))
-        done.update(group)
+    for slot_index, most in zip(space.axes, _CELLS, strict=False):
+        group = tuple(next((link for link in space.links if slot_index in link), [slot_index]))
+        slot = space.slots[slot_index]
+        label = next((space.slots[each].given for each in group if space.slots[each].given), slot.label)
         low = max(-slot.top if slot.low is None else slot.low, -slot.top)
-        most = _CELLS[0] if not done - set(group) else _CELLS[1]
         step = 1  # powers of two, and multiples of them: what programs ask of sizes is seen best so
         while (slot.top - low) // step >= most:
             step *= 2
-        label = " = ".join(space.slots[each].source for each in group)
         yield _Axis(group, label, range(-(-low // step) * step, slot.top + 1, step))
+
+
+def _edges(across: _Axis, up: _Axis, width: int, height: int) -> str:
+    """Return the numbers along two edges and, on lines of their own, the names of the sizes."""
+    parts = []
+    for at in _ticks(len(across.values)):
+        x = _MARGIN + int(width * (at + 0.5) / len(across.values))
+        parts.append(f'<path d="M{x} {height}v4" stroke="#888"/>')
+        parts.append(_text(x, height + 17, str(across.values[at]), "middle"))
+    for at in _ticks(len(up.values)):
+        y = height - int(height * (at + 0.5) / len(up.values))
+        parts.append(
+            f'<path d="M{_MARGIN} {y}h-4" stroke="#888"/>' + _text(_MARGIN - 7, y + 4, str(up.values[at]), "end")
+        )
+    parts.append(_text(_MARGIN + width // 2, height + 36, across.label, "middle"))
+    turned = f'transform="rotate(-90 14 {height // 2})"'
+    parts.append(_text(14, height // 2, up.label, "middle", turned))
+    return "".join(parts)
+
+
+def _ticks(cells: int) -> range:
+    """Return the positions of at most nine cells, evenly apart, that get a number."""
+    step = 1
+    while cells // step > 8:
+        step *= 2
+    return range(0, cells, step)
 
 
 def _cell(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> tuple[int, bool] | None:
@@ -106,22 +125,23 @@ def _serving(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> int | No
     return None
 
 
-def _row(row: Sequence[tuple[int, bool] | None], top: int) -> str:
-    """The cells of a row, neighbours of one colour together."""
+def _row(row: Sequence[tuple[int, bool] | None], top: int, wide: int, high: int) -> str:
+    """Return the cells of a row, each ``wide`` by ``high`` pixels, neighbours of one colour together."""
     parts = []
     left = _MARGIN
     for cell, run in groupby(row):
-        width = _SCALE * len(list(run))
+        width = wide * len(list(run))
         if cell is not None:
-            size = f'x="{left}" y="{top}" width="{width}" height="{_SCALE}"'
+            size = f'x="{left}" y="{top}" width="{width}" height="{high}"'
             pale = ' fill-opacity="0.4"' if cell[1] else ""
             parts.append(f'<rect {size} fill="{COLOURS[cell[0] % len(COLOURS)]}"{pale}/>')
         left += width
     return "".join(parts)
 
 
-def _text(x: int, y: int, text: str, anchor: str) -> str:
-    return f'<text x="{x}" y="{y}" font-size="11" fill="#888" text-anchor="{anchor}">{escape(text)}</text>'
+def _text(x: int, y: int, text: str, anchor: str, more: str = "") -> str:
+    place = f'x="{x}" y="{y}" {more}'.rstrip()
+    return f'<text {place} font-size="13" fill="#888" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def _named(space: Space, index: int) -> str:

@@ -13,11 +13,7 @@ class RegionMap {
   show(space) {
     this.space = space;
     const handles = space.handles();
-    const by = (slot) => new Set((space.record.points ?? []).map((point) => point.values[slot])).size;
-    const order = [...handles].sort((a, b) => by(b) - by(a) || a - b);
-    this.x = order[0];
-    this.y = order[1] ?? order[0];
-    if (order.length > 1 && this.y < this.x) [this.x, this.y] = [this.y, this.x];
+    [this.x = handles[0], this.y = this.x] = space.record.axes;
     space.onChange(() => this.space === space && this.moved());
     this.build(handles);
   }
@@ -267,11 +263,14 @@ class RegionMap {
       context.beginPath();
       const radius = many ? 1.2 : Math.min(7, 2.5 + Math.log2(point.calls));
       context.arc(this.toX(point.values[this.x]), this.toY(point.values[this.y]), radius, 0, 7);
-      context.lineWidth = many ? 0.5 : 1.5;
-      context.strokeStyle = same ? ink.paper : ink.text;
+      // Paper around ink: one of the two is seen on every colour.
+      for (const [colour, width] of same ? [[ink.paper, many ? 1 : 3]] : [[ink.paper, many ? 1.5 : 4], [ink.text, many ? 0.5 : 1.5]]) {
+        context.lineWidth = width;
+        context.strokeStyle = colour;
+        context.stroke();
+      }
       context.fillStyle = ink.text;
       if (same) context.fill();
-      context.stroke();
     }
     context.restore();
   }
@@ -283,19 +282,21 @@ class RegionMap {
     context.beginPath();
     context.rect(plot.left, plot.top, plot.width, plot.height);
     context.clip();
-    for (const [colour, size] of [[ink.paper, 4], [ink.cross, 2]]) {
+    for (const [colour, size, reach] of [[ink.paper, 7, 12], [ink.text, 4.5, 11], [ink.cross, 2, 10]]) {
       context.strokeStyle = colour;
       context.lineWidth = size;
       context.beginPath();
-      context.moveTo(x - 9, y); context.lineTo(x + 9, y);
-      context.moveTo(x, y - 9); context.lineTo(x, y + 9);
+      context.moveTo(x - reach, y); context.lineTo(x + reach, y);
+      context.moveTo(x, y - reach); context.lineTo(x, y + reach);
       context.stroke();
     }
     if (this.cursor) {
-      context.strokeStyle = ink.text;
-      context.lineWidth = 1;
       const { x: at, y: up } = this.cursor;
-      context.strokeRect(this.toX(at) - this.cell.w / 2, this.toY(up ?? 0) - this.cell.h / 2, this.cell.w, this.cell.h);
+      for (const [colour, size] of [[ink.paper, 3], [ink.text, 1]]) {
+        context.strokeStyle = colour;
+        context.lineWidth = size;
+        context.strokeRect(this.toX(at) - this.cell.w / 2, this.toY(up ?? 0) - this.cell.h / 2, this.cell.w, this.cell.h);
+      }
     }
     context.restore();
   }

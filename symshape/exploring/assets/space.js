@@ -178,7 +178,14 @@ class SpaceModel {
     return found;
   }
 
+  /** A short name of a size: the user's own, or else where it is read first. */
   label(slot) {
+    const group = this.together(slot).map((i) => this.slots[i]);
+    return group.find((each) => each.given)?.given ?? group[0].source;
+  }
+
+  /** All places where a size, and those that turn with it, are read. */
+  places(slot) {
     return this.together(slot).map((i) => this.slots[i].source).join(" = ");
   }
 }

@@ -3,12 +3,15 @@
 /** In this order; kinds that are not known here come after them. */
 const LANES = ["trace", "new sizes", "bucket made", "bucket chosen", "captured", "kernels timed", "dropped", "padding refused", "ran op by op", "fallback", "evicted"];
 
+const SHOWN = 100; // rows of the table: the page is as long as they are
+
 class Timeline {
   constructor(app) {
     this.app = app;
     this.root = h("div", { class: "timeline" });
     this.kind = h("select", { "aria-label": "what is listed", onchange: () => this.table() });
     this.body = h("tbody");
+    this.left = h("p", { class: "quiet", role: "status" });
   }
 
   show(space) {
@@ -18,7 +21,7 @@ class Timeline {
     this.lanes = [...LANES.filter((lane) => kinds.delete(lane)), ...kinds];
     fill(this.kind, h("option", { value: "" }, "everything"), this.lanes.map((lane) => h("option", { value: lane }, lane)));
     fill(this.root,
-      moments.length ? [this.picture(moments), h("div", { class: "tools" }, h("label", null, "list ", this.kind)), this.frame("history", ["call", "what", "sizes, and why"], this.body, [0])] : h("p", { class: "quiet" }, "No history was recorded."),
+      moments.length ? [this.picture(moments), h("div", { class: "tools" }, h("label", null, "list ", this.kind)), this.frame("history", ["call", "what", "sizes, and why"], this.body, [0]), this.left] : h("p", { class: "quiet" }, "No history was recorded."),
       this.frequent());
     this.table();
   }
@@ -53,7 +56,8 @@ class Timeline {
 
   table() {
     const moments = (this.app.report.moments ?? []).filter((moment) => !this.kind.value || moment.kind === this.kind.value);
-    fill(this.body, moments.slice(-400).map((m) => h("tr", null, h("td", { class: "value" }, grouped(m.call), h("div", { class: "beneath" }, `${m.seconds.toFixed(2)} s`)),
+    this.left.textContent = moments.length > SHOWN ? `The last ${SHOWN} of ${grouped(moments.length)} are listed.` : "";
+    fill(this.body, moments.slice(-SHOWN).map((m) => h("tr", null, h("td", { class: "value" }, grouped(m.call), h("div", { class: "beneath" }, `${m.seconds.toFixed(2)} s`)),
       h("td", { class: "whole" }, m.entry === undefined ? null : swatch(this.position(m.entry)), m.kind, m.entry === undefined || this.app.fact("entries") === "1" ? null : `, entry ${m.entry}`, m.milliseconds !== undefined && h("div", { class: "beneath" }, `took ${m.milliseconds} ms`)), h("td", null, h("div", null, this.sizes(m)), m.text && h("div", { class: "quiet" }, m.text)))));
   }
 
@@ -67,10 +71,10 @@ class Timeline {
   frequent() {
     const points = this.space.record.points ?? [];
     if (!points.length) return null;
-    const moving = this.space.free.filter((i) => !this.space.slots[i].fixed);
+    const moving = this.space.handles();
     const most = points[0].calls;
-    return [h("h3", null, "Which sizes came how often"), this.frame("sizes by frequency", [...moving.map((i) => this.space.slots[i].source), "served by", "calls"],
-      h("tbody", null, points.slice(0, 200).map((point) => h("tr", null, moving.map((i) => h("td", { class: "value" }, grouped(point.values[i]))),
+    return [h("h3", null, "Which sizes came how often"), this.frame("sizes by frequency", [...moving.map((i) => this.space.label(i)), "served by", "calls"],
+      h("tbody", null, points.slice(0, SHOWN).map((point) => h("tr", null, moving.map((i) => h("td", { class: "value" }, grouped(point.values[i]))),
         h("td", null, point.entry === undefined ? "" : [swatch(point.entry), this.space.entries[point.entry].label]),
         h("td", { class: "value" }, h("span", { class: "bar" }, barOf((100 * point.calls) / most)), grouped(point.calls))))), [...moving.keys(), moving.length + 1])];
   }

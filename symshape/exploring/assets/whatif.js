@@ -33,7 +33,7 @@ class WhatIf {
       fixed.length > 0 &&
         h("details", null, h("summary", null, counted(fixed.length, "size"), " that every program has fixed"), fixed.map((slot) => this.row(slot))),
       derived.length > 0 &&
-        h("details", null, h("summary", null, counted(derived.length, "stride or offset"), " that follow"), this.follow = h("p", { class: "quiet" })),
+        h("details", null, h("summary", null, counted(derived.length, "value"), " that follow from these"), this.follow = h("p", { class: "quiet" })),
     );
     this.derived = derived;
     this.update();
@@ -44,8 +44,8 @@ class WhatIf {
     const record = space.slots[slot];
     const low = Math.max(record.low ?? -record.top, -record.top);
     const label = space.label(slot);
-    const named = this.app.report.kind === "trace" && record.name !== record.source;
-    const name = named ? record.name : "";
+    const places = space.places(slot);
+    const name = record.given || (this.app.report.kind === "trace" && record.name !== record.source ? record.name : "");
     const slider = h("input", {
       type: "range", min: low, max: record.top, step: 1, "aria-label": label,
       oninput: () => space.set(slot, Number(slider.value)),
@@ -56,7 +56,7 @@ class WhatIf {
       onkeydown: (event) => this.stepped(slot, event),
     });
     this.inputs.push({ slot, slider, number });
-    return h("div", { class: "row" }, h("span", { class: "label" }, name && h("b", null, name), name && " ", code(label)), slider, number);
+    return h("div", { class: "row" }, h("span", { class: "label" }, name && h("b", null, name), name && " ", code(places)), slider, number);
   }
 
   typed(slot, input) {
@@ -131,8 +131,18 @@ class WhatIf {
       later.map((s) => this.later(program, s)),
       h("table", { class: "shapes" }, h("tbody", null, record.outputs.map((each) => this.output(each, program, registers)))),
       Object.keys(record.costs).length > 0 && h("table", { class: "costs" }, h("tbody", null, Object.entries(record.costs).map(([name, index]) => this.cost(name, index, program, registers)))),
+      this.key(record),
       record.notes.map((note) => h("p", { class: "quiet" }, note)),
     );
+  }
+
+  /** What the symbols in these formulas stand for. */
+  key(record) {
+    const shown = [...record.outputs.flatMap((each) => each.sizes), ...Object.values(record.costs)];
+    const used = new Set(shown.flatMap((index) => record.formulas[index].symbols));
+    const named = new Set(this.space.slots.map((slot) => slot.given)); // these are explained beside their sliders
+    const rows = record.symbols.filter((s) => s.slot !== undefined && used.has(s.name) && !named.has(s.name));
+    return rows.length > 0 && h("p", { class: "quiet key" }, rows.map((s, i) => [i > 0 && ", ", code(s.name), ` is ${s.whence.split(", ")[0]}`]));
   }
 
   later(program, symbol) {

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from guards.dispatch.explanation import distinguish
 from guards.dispatch.outline import outline
-from guards.sets.sources import spelled
 from guards.terms import fold
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import number
@@ -23,7 +22,7 @@ from symshape.exploring.records import (
 )
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
-from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
+from symshape.frontends.exploration.spaces import SpaceMaker, given_name, linked, top_of
 from symshape.frontends.exploration.transformed import of_entry
 from symshape.frontends.exploration.trees import branch_record
 from symshape.frontends.serving import serving_of
@@ -89,8 +88,9 @@ def _event(moment: Moment) -> tuple[int, int | None, tuple[int, ...]]:
 
 
 def _sizes(moment: Moment) -> str:
-    """The sizes of the call, in the caller's words, or those that a moment without a call is about."""
-    named = [f"{slot.source.text()}={value}" for slot, value in zip(moment.slots, moment.values, strict=False)]
+    """Return the sizes of the call in the user's names, or those that a moment without a call is about."""
+    pairs = zip(moment.slots, moment.values, strict=False)
+    named = dict.fromkeys(f"{given_name(slot.term) or slot.source.text()}={value}" for slot, value in pairs)
     return ", ".join(named or map(str, moment.values)) or moment.sizes
 
 
@@ -128,7 +128,7 @@ class _CacheReader:
         names = slot_names(len(entries[0].program.slots))
         maker = SpaceMaker(names, self._origins)
         general = max(entries, key=lambda each: len(each.program.positions))
-        words = spelled({name: slot.source for name, slot in zip(names, general.program.slots, strict=True)})
+        words = spelled_slots(general.program)
         points, seen = _points(entries)
         records = [self._entry(entry, maker, words) for entry in entries]
         slots = [_slot(index, entries, general, maker, seen) for index in range(len(names))]
@@ -179,7 +179,18 @@ def _slot(index: int, entries: Sequence[Entry], general: Entry, maker: SpaceMake
         derived = maker.tape.add(fold.substitute(slot.term, first))
     start = _example(general.program, index)
     top = top_of(start, high, seen[index])
-    return SlotRecord(f"v{index}", slot.source.text(), low, high, start, top, fixed, derived)
+    given = given_name(slot.term) if free and not fixed else ""
+    return SlotRecord(f"v{index}", slot.source.text(), low, high, start, top, fixed, derived, given)
+
+
+def spelled_slots(program: Program) -> dict[str, str]:
+    """Return how people read each slot: the user's name for a size where it is first read, and the source elsewhere.
+
+    A second place of one name stays a source, so that ``batch == mask.size(0)`` says which sizes must agree.
+    """
+    first = {position: given_name(symbol(name)) for name, position in program.positions.items()}
+    texts = [first.get(at) or slot.source.text() for at, slot in enumerate(program.slots)]
+    return dict(zip(slot_names(len(texts)), texts, strict=True))
 
 
 def _example(program: Program, index: int) -> int:

@@ -64,8 +64,9 @@ def _target(fn: object) -> Target | None:
         name = type(owner).__qualname__ if isinstance(owner, torch.nn.Module) else _name(owner)
         return Target(fn.__code__, name, "fn", owner, _arguments(called))
     if isinstance(fn, MethodType) and isinstance(fn.__func__, FunctionType):
-        code = fn.__func__.__code__
-        return Target(code, code.co_qualname, code.co_varnames[0] if code.co_argcount else "", fn.__self__)
+        code, owner = fn.__func__.__code__, fn.__self__
+        name = type(owner).__qualname__ if isinstance(owner, torch.nn.Module) else code.co_qualname
+        return Target(code, name, code.co_varnames[0] if code.co_argcount else "", owner)
     plain = getattr(fn, "__code__", None)
     return Target(plain, plain.co_qualname) if isinstance(plain, CodeType) else None
 

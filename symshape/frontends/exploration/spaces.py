@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
@@ -127,9 +128,22 @@ def _inside(guard_set: GuardSet, name: str) -> Pair:
     return interval.lo, interval.hi
 
 
-def _slot(name: str, source: str, limits: Pair, start: int, inside: Pair, seen: Iterable[int] = ()) -> SlotRecord:
+def _slot(name: str, source: str, limits: Pair, start: int, inside: Pair) -> SlotRecord:
     low, high = limits
-    return SlotRecord(name, source, low, high, start, top_of(start, inside[1] if high is None else high, seen))
+    top = top_of(start, inside[1] if high is None else high)
+    return SlotRecord(name, source, low, high, start, top, given=given_name(symbol(name)) if source != name else "")
+
+
+_MADE = re.compile(r"[su]\d+")
+
+
+def given_name(term: Term) -> str:
+    """Return the name that the user gave a size, as by ``Dim("batch")``; empty for other terms and for symbols of ours.
+
+    >>> given_name(symbol("batch")), given_name(symbol("s0")), given_name(symbol("batch") * 2)
+    ('batch', '', '')
+    """
+    return term.name if term.op is Op.SYMBOL and not _MADE.fullmatch(term.name) else ""
 
 
 def _studied(guard_set: GuardSet, records: list[GuardRecord]) -> tuple[list[GuardRecord], str]:
@@ -175,13 +189,14 @@ def _reasons(index: int, kept: list[int], terms: Sequence[Term], ranges: Mapping
 def space_of_program(program: Program, origins: Origins, number: int) -> Space:
     """One program: the symbols that its arguments give, and its guards."""
     backed = [each for each in program.symbols.values() if each.backed]
-    words = spelled(program.sources)
+    sources = {each.name: " = ".join(source.text() for source in each.sources) for each in backed}
+    words = {each.name: given_name(each.term) or each.sources[0].text() for each in backed}
     maker = SpaceMaker([each.name for each in backed], origins)
     guards = GuardSet(program.guards.guards, {n: r for n, r in program.guards.ranges.items() if n in maker.names})
     slots = [
         _slot(
             each.name,
-            words[each.name],
+            sources[each.name],
             guards.ranges.get(each.name, (0, None)),
             each.hint or 0,
             _inside(guards, each.name),

@@ -240,6 +240,42 @@ def test_looks(page: Page, saved: Path, width: int, dark: bool) -> None:
     assert page.complaints() == []
 
 
+@pytest.mark.parametrize("width", [620, 780, 1280])
+def test_nothing_leaves_its_panel(page: Page, tmp_path: Path, width: int) -> None:
+    """Long names stay inside their panel, tables are shown whole, and the map is beside the sliders where it fits."""
+
+    def model(the_first_of_many_long_argument_names: torch.Tensor, another_of_them: torch.Tensor) -> torch.Tensor:
+        return the_first_of_many_long_argument_names * 2 + another_of_them
+
+    compiled = symshape.compile(model, dynamic=True)
+    for number in range(3, 30):
+        compiled(torch.ones(number, 2 * number), torch.ones(number, 2 * number))
+    page.show(symshape.explore(compiled), tmp_path, width=width)
+    inside = """
+    const panel = document.querySelector(".views").getBoundingClientRect();
+    return [...document.querySelectorAll(".views select")].filter((each) => each.offsetParent)
+      .every((each) => each.getBoundingClientRect().right <= panel.right);
+    """
+    assert page.run(inside)
+    page.tab("History")
+    assert page.run(inside)
+    clipped = "[...document.querySelectorAll('.scroll')].filter((each) => each.clientHeight < each.scrollHeight).length"
+    assert page.run(f"return {clipped}") == 0
+    tops = page.run(
+        "return ['.whatif', '.views'].map((each) => document.querySelector(each).getBoundingClientRect().top)"
+    )
+    assert (tops[0] == tops[1]) is (width > 640)
+
+
+def test_names_of_the_user_label_the_map(page: Page, tmp_path: Path) -> None:
+    sizes = {0: symshape.Dim("batch"), 1: symshape.Dim("length")}
+    traced = symshape.trace(lambda ids, mask: ids * mask, torch.ones(3, 5), torch.ones(3, 5), dynamic=[sizes, sizes])
+    page.show(symshape.explore(traced), tmp_path)
+    options = "return [...document.querySelectorAll('.map select')].map((each) => each.selectedOptions[0].textContent)"
+    assert page.run(options) == ["batch", "length"]
+    assert "ids.size(0) = mask.size(0)" in page.run("return document.querySelector('.sliders').innerText")
+
+
 def test_by_keyboard(page: Page, saved: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
