@@ -7,11 +7,9 @@ all that it does.  Where a result depends on such a tensor, or on an ``autograd.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain, islice
-from types import FunctionType
 from typing import Any, NoReturn, Protocol
 
 import torch
@@ -21,6 +19,7 @@ from symshape.calls.questions import TRANSFORMED, Question, is_transformed
 from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall, Path
 from symshape.graph.steps import Node, Step, Value, values_in
+from symshape.torch_internals.functions import End, calls_watched
 from symshape.tracing.applied import (
     NODE,
     Applied,
@@ -51,28 +50,6 @@ _PLAIN = frozenset(
 )
 """Of arguments that a function may be given besides tensors: what derives from them (an enumeration) is none."""
 _ADVICE = "call it under torch.no_grad(), or train through torch.compile(backend='symshape')"
-
-
-def _watched() -> FunctionType:
-    """What runs as ``Function.apply`` while calls are noted; with the free variable that torch's own has."""
-    __class__: Any = None
-
-    def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]
-        return __class__ and symshape_apply(cls, args, kwargs)  # type: ignore[name-defined] # noqa: F821
-
-    return apply  # type: ignore[return-value]
-
-
-_APPLY: FunctionType = torch.autograd.Function.__dict__["apply"].__func__
-_OWN_APPLY = FunctionType(_APPLY.__code__, _APPLY.__globals__, "apply", _APPLY.__defaults__, _APPLY.__closure__)
-_NAME = "symshape_apply"
-_WATCHED = _watched()
-
-
-def _unwatched(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``Function.apply`` of a thread that began to call it while another one traced."""
-    run = partial(_OWN_APPLY, cls)
-    return run(*args, **kwargs)
 
 
 class GradientTrace(Ended, Protocol):
@@ -149,47 +126,43 @@ class OwnHistories:
     @contextmanager
     def functions_watched(self) -> Iterator[None]:
         """Inside, calls of ``autograd.Function`` are noted, by whatever name its ``apply`` is called; so are hooks."""
-        names, code, own = _APPLY.__globals__, _APPLY.__code__, _OWN_APPLY
+        with calls_watched(self._begun), self._hooks.watched(), self.spent.watched():
+            yield
 
-        def apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            run = partial(own, cls)
-            return run(*args, **kwargs) if cls in _OWN else self._apply(cls, run, args, kwargs)
-
-        before = names.get(_NAME)
-        names[_NAME], _APPLY.__code__ = apply, _WATCHED.__code__
-        try:
-            with self._hooks.watched(), self.spent.watched():
-                yield
-        finally:
-            _APPLY.__code__ = code
-            names[_NAME] = _unwatched if before is None else before  # another thread may be about to call it
-
-    def _apply(self, cls: type, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _begun(self, cls: Any) -> End | None:
+        """A call of a function's ``apply`` begins."""
+        if cls in _OWN:
+            return None
         transformed = self.transformed()  # which would see the ops, not the function
         start, location, autocast = len(self._trace.steps), user_location(), torch._C._is_any_autocast_enabled()
-        result = run(*args, **kwargs)
-        node = node_of(result)
-        inside = self._trace.steps[start:]
-        if node is not None and is_of_operator(inside, cls):
-            for step in inside:  # one, as the operator was called
-                step.grad, step.inference = self._trace.modes_now()
-            self._by_operators.append(node)
-        elif node is not None or (transformed and made_in(inside)):
-            end = len(self._trace.steps)
-            try:
-                if autocast:
-                    raise NotLive("under autocast")
-                live: Node | str = self._live(cls, args, kwargs, result, (start, end), location)
-            except NotLive as reason:
-                live = str(reason)
-            self._applied.append(Applied(cls.__name__, node, start, end, live))
-        return result
+        modes = self._trace.modes_now()  # inside the call gradients are not recorded
+
+        def ended(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, known: Any) -> None:
+            node = node_of(result) if known is None else known
+            inside = self._trace.steps[start:]
+            if node is not None and is_of_operator(inside, cls):
+                for step in inside:  # one, as the operator was called
+                    step.grad, step.inference = modes
+                self._by_operators.append(node)
+            elif node is not None or (transformed and made_in(inside)):
+                end = len(self._trace.steps)
+                try:
+                    if autocast:
+                        raise NotLive("under autocast")
+                    live = self._live(cls, args, kwargs, result, (start, end), location)
+                    live.grad, live.inference = modes
+                    found: Node | str = live
+                except NotLive as reason:
+                    found = str(reason)
+                self._applied.append(Applied(cls.__name__, node, start, end, found))
+
+        return ended
 
     def _live(
         self,
         cls: Any,
         args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        kwargs: Mapping[str, Any],
         result: Any,
         region: tuple[int, int],
         location: Location | None,
@@ -215,7 +188,7 @@ class OwnHistories:
         sizes = frozenset(i for i, each in enumerate(leaves) if type(each) is torch.Size)
         op: Any = LiveCall(cls.apply, tree, list(paths.values()), f"{cls.__name__}.apply", sizes)
         outputs = tuple(paths)
-        return Node(op, tuple(values), {}, outputs, False, (), *self._trace.modes_now(), location=location)
+        return Node(op, tuple(values), {}, outputs, False, location=location)
 
     def _argument(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) and type(leaf) not in _PLAIN:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from torch import nn
 
 import symshape
 from symshape import UnsupportedError
-from symshape.tracing import own_histories
 
 R = torch.randn
 SEEN: list[int] = []
@@ -258,14 +256,6 @@ def test_what_a_function_saved_may_be_needed_inside() -> None:
         symshape.trace(fn, R(3, 8, requires_grad=True))
 
 
-def test_torch_has_its_own_apply_again() -> None:
-    code = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-    symshape.trace(lambda x: Clip.apply(x, 0.5), R(3, requires_grad=True))
-    assert torch.autograd.Function.apply.__func__.__code__ is code  # type: ignore[attr-defined]
-    assert code.co_filename.endswith("function.py")
-    assert vars(torch.autograd.function)["symshape_apply"] is own_histories._unwatched
-
-
 # -- requires_grad_()
 
 
@@ -327,24 +317,6 @@ def test_other_runners_leave_it_to_eager(runner: Any, fn: Any) -> None:
         x = R(rows, 8, requires_grad=True)
         found, wanted = (torch.autograd.grad(served(x).sum(), WEIGHT)[0] for served in (compiled, fn))
         assert torch.equal(found, wanted)
-
-
-def test_a_thread_that_began_to_call_a_function_while_another_traced() -> None:
-    traced = symshape.trace(lambda x: clip(x, 2.0) * 2, R(3).requires_grad_())
-    begun = FunctionType(
-        own_histories._WATCHED.__code__,
-        own_histories._APPLY.__globals__,
-        "apply",
-        None,
-        own_histories._APPLY.__closure__,
-    )
-    x = R(3).requires_grad_()
-    begun(Clip, x, 2.0).sum().backward()
-    assert x.grad is not None
-    other = x.detach().clone().requires_grad_()
-    traced(other).sum().backward()
-    assert other.grad is not None
-    assert torch.equal(2 * x.grad, other.grad)
 
 
 # -- custom operators

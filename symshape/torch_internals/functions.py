@@ -1,0 +1,173 @@
+"""Calls of ``torch.autograd.Function.apply``, seen while a program is traced.
+
+``apply`` is a Python function in torch 2.11 to 2.13: its code is replaced for the time of a trace.  In torch 2.14 it is
+a method of C, which reads ``_backward_cls``, ``forward`` and ``setup_context`` from the class: there the metaclass
+answers these reads for the time of a trace.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import attrs
+import torch
+
+End = Callable[[tuple[Any, ...], Mapping[str, Any], Any, Any], None]
+"""Told of the arguments of a call by position and by name, its result, and autograd's node (None: see the result)."""
+Begin = Callable[[Any], End | None]
+"""Told of the class whose ``apply`` is called; answers what is told of the end of the call, or None."""
+
+_FUNCTION = torch.autograd.Function
+_NAME = "symshape_apply"
+
+
+def calls_watched(begin: Begin) -> AbstractContextManager[None]:
+    """Inside, this thread's calls of ``Function.apply`` are told, by whatever name ``apply`` is called.
+
+    The arguments and the result that ``begin``'s answer is told are those of ``forward`` where ``apply`` is a method
+    of C: its result is then not yet part of autograd's graph.
+    """
+    return _by_code(begin) if APPLY is not None else _by_reads(begin)
+
+
+# -- torch 2.11 to 2.13
+
+
+def _replacement() -> FunctionType:
+    """The function whose code ``Function.apply`` runs while calls are watched; it has torch's free variable."""
+    __class__: Any = None
+
+    def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return __class__ and symshape_apply(cls, args, kwargs)  # type: ignore[name-defined] # noqa: F821
+
+    return apply  # type: ignore[return-value]
+
+
+def _python_apply() -> FunctionType | None:
+    found = getattr(_FUNCTION.__dict__.get("apply"), "__func__", None)
+    fits = isinstance(found, FunctionType) and found.__code__.co_freevars == REPLACEMENT.__code__.co_freevars
+    return found if fits else None  # type: ignore[return-value]
+
+
+REPLACEMENT = _replacement()
+APPLY = _python_apply()
+"""``Function.apply``, where it is a function of Python."""
+_OWN: Any = APPLY and FunctionType(APPLY.__code__, APPLY.__globals__, "apply", APPLY.__defaults__, APPLY.__closure__)
+
+
+def unwatched(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``Function.apply`` of a thread that began to call it while another thread traced."""
+    run = partial(_OWN, cls)
+    return run(*args, **kwargs)
+
+
+@contextmanager
+def _by_code(begin: Begin) -> Iterator[None]:
+    assert APPLY is not None
+    names, code, own = APPLY.__globals__, APPLY.__code__, _OWN
+
+    def apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        run = partial(own, cls)
+        end = begin(cls)
+        result = run(*args, **kwargs)
+        if end is not None:
+            end(args, kwargs, result, None)
+        return result
+
+    before = names.get(_NAME)
+    names[_NAME], APPLY.__code__ = apply, REPLACEMENT.__code__
+    try:
+        yield
+    finally:
+        APPLY.__code__ = code
+        names[_NAME] = unwatched if before is None else before  # another thread may be about to call it
+
+
+# -- torch 2.14
+
+
+@attrs.define(eq=False)
+class _Call:
+    """A call of ``apply`` that has begun: the class, autograd's node, and the name that C reads next to call it."""
+
+    cls: Any
+    node: Any
+    end: End
+    reads: str = "forward"
+
+    def forward(self, own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run the function's ``forward``."""
+        given = args[1:] if args and args[0] is self.node else args
+        result = own(*args, **kwargs)
+        node = self.node if self.node.next_functions else None  # without edges autograd records nothing
+        told = partial(self.end, given, kwargs, result, node)
+        if type.__getattribute__(self.cls, "setup_context") is _FUNCTION.setup_context:
+            told()
+        else:
+            self.end, self.reads = lambda *_: told(), "setup_context"
+            _reads.call = self
+        return result
+
+    def setup_context(self, own: Callable[..., Any], *args: Any) -> Any:
+        """Run the function's ``setup_context``, after which the call is over."""
+        result = own(*args)
+        self.end((), {}, None, None)
+        return result
+
+
+class _Reads(threading.local):
+    """This thread's trace, and the call of ``apply`` that its C code is in, between two reads of the class."""
+
+    begin: Begin | None = None
+    call: _Call | None = None
+
+
+_reads = _Reads()
+_watching = 0
+_lock = threading.Lock()
+
+
+def _read(cls: Any, name: str) -> Any:
+    """Read an attribute of a subclass of ``Function`` while some thread traces."""
+    found = type.__getattribute__(cls, name)
+    begin, call = _reads.begin, _reads.call
+    if begin is None:
+        return found
+    if name == "_backward_cls" and issubclass(cls, _FUNCTION):
+        end = begin(cls)
+        return found if end is None else partial(_begun, cls, found, end)
+    if call is not None and call.cls is cls and name == call.reads:
+        _reads.call = None
+        return partial(getattr(call, name), found)
+    return found
+
+
+def _begun(cls: Any, make: Callable[[], Any], end: End) -> Any:
+    """Make autograd's node of a call."""
+    node = make()
+    _reads.call = _Call(cls, node, end)
+    return node
+
+
+@contextmanager
+def _by_reads(begin: Begin) -> Iterator[None]:
+    global _watching
+    kind: Any = type(_FUNCTION)
+    before = _reads.begin, _reads.call
+    with _lock:
+        _watching += 1
+        kind.__getattribute__ = _read
+    _reads.begin, _reads.call = begin, None
+    try:
+        yield
+    finally:
+        _reads.begin, _reads.call = before
+        with _lock:
+            _watching -= 1
+            if not _watching:
+                del kind.__getattribute__
