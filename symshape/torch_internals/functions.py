@@ -8,7 +8,7 @@ answers these reads for the time of a trace.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FunctionType
@@ -104,6 +104,8 @@ class _Call:
         """Run the function's ``forward``."""
         given = args[1:] if args and args[0] is self.node else args
         result = own(*args, **kwargs)
+        if given is not args and self.node.dirty_tensors is None and self.node.non_differentiable is None:
+            result = _as_views(result, given)
         node = self.node if self.node.next_functions else None  # without edges autograd records nothing
         told = partial(self.end, given, kwargs, result, node)
         if type.__getattribute__(self.cls, "setup_context") is _FUNCTION.setup_context:
@@ -118,6 +120,14 @@ class _Call:
         result = own(*args)
         self.end((), {}, None, None)
         return result
+
+
+def _as_views(result: Any, given: Sequence[Any]) -> Any:
+    """The result of ``forward`` with views of arguments that it returns, which ``apply`` makes of them otherwise."""
+    same = {id(each) for each in given if isinstance(each, torch.Tensor)}
+    if isinstance(result, tuple):
+        return tuple(map(partial(_as_views, given=given), result)) if type(result) is tuple else result
+    return result.view_as(result) if id(result) in same else result
 
 
 class _Reads(threading.local):

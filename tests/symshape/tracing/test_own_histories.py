@@ -149,6 +149,7 @@ def _agree(fn: Callable[..., Any], traces: int = 2) -> Any:
         lambda x: View.apply(x @ WEIGHT, torch.Size((x.size(0) * 2, 4))),
         lambda x: View.apply(x @ WEIGHT, x.shape),
         lambda x: Scaled.apply(x),
+        lambda x: _same(lambda ctx, x: x, "Same").apply(x * 2),
         MODULE,
     ],
 )
