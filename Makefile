@@ -3,13 +3,17 @@
 #   make demo            trace two models, stream real traffic through symshape.compile and torch.compile side by side
 #   make test            the tests, doctests, notebooks, and a smoke run of every benchmark and fuzzer
 #   make lint            format check, lint, types
+#   make test TORCH=2.14.1 PYTHON=python3.12     the same with another torch, another Python: in a venv of its own
 #
-# Variables: PYTHON (which Python makes .venv), VENV, WORKERS (test processes), ARGS (passed on to the tool), NAME (one
+# Variables: PYTHON (which Python makes the venv), TORCH (instead of the pin), VENV, WORKERS (test processes), ARGS (passed on to the tool), NAME (one
 # benchmark or fuzzer), COUNT and SEED (fuzzers), SECONDS (mutation), PIP_ARGS (for pip install; pip's own configuration
 # is honoured too), COMPILE (0: guards is not compiled; 1: it must be; empty: it is where a C compiler is found).
 
 PYTHON  ?= python3
-VENV    ?= .venv
+TORCH   ?=
+# Python and torch that are named on the command line have a venv of their own: .venv-python3.12-torch-2.14.1.
+CHOSEN  := $(filter command,$(firstword $(origin PYTHON)))
+VENV    ?= .venv$(if $(CHOSEN),-$(notdir $(PYTHON)))$(if $(TORCH),-torch-$(TORCH))
 WORKERS ?= 2
 EXTRAS  ?= cli,models,notebook,dev
 ARGS    ?=
@@ -26,11 +30,15 @@ BEGUN := $(VENV)/.symshape-begun
 INSTALLED := $(VENV)/.symshape-installed
 GUARDS := $(VENV)/.symshape-guards
 STAMP := $(VENV)/.symshape-compiled
+PINS := $(if $(TORCH),$(VENV)/constraints.txt,constraints.txt)
+# What is compiled in place fits one Python and one torch: for another venv it is compiled again.
+BUILT_FOR := build/.built-for
+OTHER := $(if $(filter $(VENV),$(shell cat $(BUILT_FOR) 2>/dev/null)),,built-for-another-venv)
 CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help begin guards install setup browser jupyter demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +54,7 @@ setup: $(STAMP)  ## make .venv with everything in it (the other targets do it th
 # Redone only when what is asked for changes. pip first: an old one may not read today's metadata.
 $(BEGUN): pyproject.toml constraints.txt
 	@echo "==> looking for Python 3.11 or newer"
-	@chosen=; for candidate in "$(PYTHON)" python3.13 python3.12 python3.11; do \
+	@chosen=; for candidate in "$(PYTHON)" $(if $(CHOSEN),,python3.13 python3.12 python3.11); do \
 	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then chosen="$$candidate"; break; fi; \
 	done; \
 	if [ -z "$$chosen" ]; then echo "error: no Python 3.11+ found; name one: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; fi; \
@@ -64,18 +72,22 @@ $(BEGUN): pyproject.toml constraints.txt
 
 $(INSTALLED): $(BEGUN)
 	@echo "==> symshape with [$(EXTRAS)], as pinned in constraints.txt (torch is large: a few minutes the first time)"
-	@SYMSHAPE_COMPILE=0 "$(PY)" -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt --no-build-isolation -e ".[$(EXTRAS)]"
+	@if [ -n "$(TORCH)" ]; then sed 's/^torch==.*/torch==$(TORCH)/' constraints.txt >"$(PINS)"; fi
+	@SYMSHAPE_COMPILE=0 "$(PY)" -m pip install --disable-pip-version-check $(PIP_ARGS) -c $(PINS) --no-build-isolation -e ".[$(EXTRAS)]"
 	@"$(PY)" -c 'import importlib.metadata as m, torch; print("==> ready: symshape", m.version("symshape"), "on torch", torch.__version__)'
 	@touch "$@"
 
+built-for-another-venv: ;
+
 # In place, so that what is edited is what is compiled. Without a C compiler guards runs as it is, at a third of the speed.
 # Guards apart, as it need not wait for torch (.ci/run compiles it while torch is installed).
-$(GUARDS): $(BEGUN) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py)
+$(GUARDS): $(BEGUN) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py) $(OTHER)
 	@echo "==> compiling guards with mypyc (a minute or two; COMPILE=0 leaves it out)"
 	@rm -rf build && find guards -name "*.so" -delete
 	@SYMSHAPE_PART=guards SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@grep "stays interpreted" build.log || true
 	@rm -f build.log
+	@mkdir -p build && echo "$(VENV)" >$(BUILT_FOR)
 	@touch "$@"
 
 $(STAMP): $(INSTALLED) $(GUARDS) $(wildcard symshape/*/*.cpp symshape/*/*/*.cpp symshape/*/*/*.h)
@@ -148,5 +160,5 @@ clean:  ## caches and build products (keeps .venv)
 	@find guards symshape -name "*.so" -delete
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-clean-venv: clean  ## also .venv
-	@rm -rf "$(VENV)" "$(VENV)-mutation" "$(VENV)-jupyter" node_modules
+clean-venv: clean  ## also .venv and the venvs beside it
+	@rm -rf "$(VENV)" .venv-* node_modules

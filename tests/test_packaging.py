@@ -55,5 +55,11 @@ def test_everything_asked_for_is_pinned(project: dict[str, Any]) -> None:
     assert asked <= pinned, f"asked for and not pinned: {asked - pinned}"
 
 
+def test_no_upper_bound_on_torch(project: dict[str, Any]) -> None:
+    """With one, ``pip install symshape`` beside a newer torch would take that away and install an old one."""
+    (torch,) = [each for each in project["dependencies"] if each.startswith("torch")]
+    assert torch == "torch>=2.11"
+
+
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
