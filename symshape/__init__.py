@@ -17,6 +17,7 @@ Sizes that are new but fit an entry go by ``call_key.read`` and the dispatch tre
 ``tracing/capture.py`` traces, ``runners/choice.py`` makes the runner, and ``EntryCache.publish`` lets calls find it.
 """
 
+from symshape import own_packages  # first: raises where another package is called guards or meta_fns  # noqa: F401
 from symshape.cost.devices import DevicePeaks, measure_device
 from symshape.cost.limit import Limit
 from symshape.cost.roofline import Roofline

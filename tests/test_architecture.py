@@ -57,7 +57,7 @@ FLOORS = {
     ),
     "meta_fns": ("errors", "core", "padding", "ops", "cost"),
     "symshape": (
-        *("errors", "forks", "interrupts", "options", "dims", "events", "user_code", "data"),
+        *("errors", "forks", "interrupts", "options", "dims", "events", "user_code", "data", "own_packages"),
         *("calls", "graph"),
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
         *("runtime.pieces", "runtime.padding", "runtime.runners", "runtime"),
