@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from symshape.calls.alike import PLAIN, Same, alike, alike_nesting, digits, shared_containers
 from symshape.calls.floats import FloatLeaf
+from symshape.calls.naming import Naming, brief, distinct, tensor_names
 from symshape.calls.outputs import unflatten
 from symshape.calls.records import is_owner, owner_of, taken_apart
 from symshape.errors import InputError
@@ -67,7 +68,7 @@ class ConstantKey:
     alike: Any
 
     def __str__(self) -> str:
-        return f"the {self.kind.__name__} {self.value!r}" if self.value is not None else "None"
+        return f"the {self.kind.__name__} {brief(self.value)}" if self.value is not None else "None"
 
 
 class _IntKey:
@@ -185,7 +186,8 @@ def take_apart(
             return take_apart(fn, args, kwargs, variables)  # for the argument's name in the message
     flat, tree = list(with_paths(whole, ())), pytree.tree_structure(whole)
     names = parameter_names(fn, args)
-    texts = tuple(_path_text(path, names, variables.names) for path, _ in flat)
+    naming = Naming(lambda: tensor_names(fn, {**dict(zip(names, args, strict=True)), **kwargs}))
+    texts = distinct([_path_text(path, names, variables.names, naming) for path, _ in flat])
     leaves = tuple(owner_of(leaf) for _, leaf in flat)
     keys = tuple(leaf_key(leaf, path) for (_, leaf), path in zip(flat, texts, strict=True))
     return Call(leaves, tree, texts, keys, duplicates(leaves), shared)
@@ -251,7 +253,7 @@ def parameter_names(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     return (names + [f"args[{i}]" for i in range(len(names), len(args))])[: len(args)]
 
 
-def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[str]) -> str:
+def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[str], naming: Naming) -> str:
     where, first, *rest = path
     if isinstance(where, pytree.SequenceKey) and where.idx == 2:
         start = variables[first.idx]
@@ -259,7 +261,7 @@ def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[st
         start = names[first.idx]
     else:
         start = str(first.key)
-    return str(start) + str(pytree.keystr(tuple(rest)))
+    return naming.path(str(start), rest)
 
 
 def computes_as_torchs(kind: type) -> bool:

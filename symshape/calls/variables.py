@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import NOTHING
 from symshape.calls.floats import leaf_of
+from symshape.calls.naming import item_name
 from symshape.calls.outputs import unflatten
 
 CONTAINERS = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
@@ -244,7 +245,7 @@ class Inner:
     @property
     def name(self) -> str:
         """The variable's name with the way to the container."""
-        return self.variable.name + "".join(f"[{key!r}]" for key in self.path)
+        return functools.reduce(item_name, self.path, self.variable.name)
 
     @property
     def where(self) -> Where:

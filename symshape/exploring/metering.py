@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape import events
+from symshape.calls.naming import brief
 from symshape.runtime.runners.protocol import Runner
 
 Arguments = Mapping[str, torch.Tensor]
@@ -173,7 +174,7 @@ def difference(got: Any, wanted: Any) -> str:
     for ours, theirs in zip(got_leaves, leaves, strict=True):
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             if type(ours) is not type(theirs) or ours != theirs:
-                return f"{ours!r} instead of {theirs!r}"
+                return f"{brief(ours)} instead of {brief(theirs)}"
             continue
         try:
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True, check_stride=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import attrs
-from torch.utils import _pytree as pytree
 
 from guards.sets.guard import Guard
 from guards.sets.sources import spelled
 from meta_fns import TensorSpec
 from symshape.calls.arguments import flat_with_paths
+from symshape.calls.naming import Naming
 from symshape.graph.program import Program, Symbol
-from symshape.graph.text import describe_spec
+from symshape.graph.text import describe_spec, shown_argument
 
 
 @attrs.frozen
@@ -90,9 +90,10 @@ def outputs_table(program: Program) -> Table:
 
 
 def _outputs(specs: object) -> Iterator[tuple[str, str]]:
+    naming = Naming()
     for path, leaf in flat_with_paths(specs)[0]:
-        shown = describe_spec(leaf) if isinstance(leaf, TensorSpec) else str(leaf)
-        yield pytree.keystr(path) or "result", shown
+        shown = describe_spec(leaf) if isinstance(leaf, TensorSpec) else shown_argument(leaf)
+        yield naming.path("", path) or "result", shown
 
 
 def _whence(symbol: Symbol) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 
 from meta_fns import TensorSpec
+from symshape.calls.naming import brief
 from symshape.graph.steps import Assertion, Input, Lifted, Step, Value
 
 _SHORT = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
@@ -51,7 +53,7 @@ def shown_argument(arg: Any) -> str:
         return "[" + ", ".join(shown_argument(item) for item in arg) + "]"
     if isinstance(arg, torch.nn.Module):  # a graph that a higher-order operator takes
         return f"<{type(arg).__name__}>"
-    return str(arg) if not isinstance(arg, str) else repr(arg)
+    return brief(arg) if isinstance(arg, (str, bytes, enum.Enum)) else str(arg)
 
 
 def text(graph: Shown) -> str:

@@ -19,6 +19,7 @@ from symshape import events
 from symshape.calls.arguments import flat_with_paths
 from symshape.calls.copies import copy_call
 from symshape.calls.generator_states import state_of
+from symshape.calls.naming import Naming, brief, nesting_text
 from symshape.errors import VerificationError
 from symshape.graph.program import Program
 from symshape.runtime.served import Served
@@ -286,17 +287,18 @@ def _different_results(expected: Seen, got: Seen) -> list[str]:
     ours, tree = flat_with_paths(got.result)
     theirs, wanted = flat_with_paths(expected.result)
     if tree != wanted:
-        return [f"the result is {wanted}, but the compiled program's is {tree}"]
+        return [f"the result is {nesting_text(wanted)}, but the compiled program's is {nesting_text(tree)}"]
     found: list[str] = []
+    naming = Naming()
     for (path, a), (_, b) in zip(theirs, ours, strict=True):
-        found += _different_leaves(f"result{pytree.keystr(path)}", a, b)
+        found += _different_leaves(naming.path("result", path), a, b)
     leaves_a, leaves_b = [a for _, a in theirs], [b for _, b in ours]
     for (path, _), a, b in zip(
         theirs, _aliases(leaves_a, expected.inputs), _aliases(leaves_b, got.inputs), strict=True
     ):
         if a != b:
             found.append(
-                f"result{pytree.keystr(path)} {a or 'shares no memory'}, but the compiled program's {b or 'none'}"
+                f"{naming.path('result', path)} {a or 'shares no memory'}, but the compiled program's {b or 'none'}"
             )
     return found
 
@@ -328,12 +330,12 @@ def _different_leaves(name: str, expected: Any, got: Any) -> list[str]:
     if type(expected) is not type(got):
         return [f"{name}: expected a {type(expected).__name__}, got a {type(got).__name__}"]
     if isinstance(expected, float):
-        return [] if repr(expected) == repr(got) else [f"{name}: expected {expected!r}, got {got!r}"]
+        return [] if repr(expected) == repr(got) else [f"{name}: expected {brief(expected)}, got {brief(got)}"]
     try:
         equal = expected is got or bool(expected == got)
     except Exception:
         equal = False  # objects that cannot be compared are the same one or not
-    return [] if equal else [f"{name}: expected {expected!r}, got {got!r}"]
+    return [] if equal else [f"{name}: expected {brief(expected)}, got {brief(got)}"]
 
 
 def _different_tensors(name: str, expected: torch.Tensor, got: torch.Tensor, *, layout: bool) -> list[str]:

@@ -14,6 +14,7 @@ from meta_fns import TensorSpec
 from symshape.calls.alike import NOTHING
 from symshape.calls.argument_writes import At, Held
 from symshape.calls.arguments import flat_with_paths
+from symshape.calls.naming import Naming
 from symshape.calls.outputs import result_of
 from symshape.calls.variables import Output, Write, containers_in
 from symshape.errors import UnsupportedError
@@ -38,8 +39,9 @@ def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[A
     tree = with_plain_keys(tree)
     outputs: list[Any] = []
     specs: list[Any] = []
+    naming = Naming()
     for path, leaf in flat:
-        output = _output(tracer, leaf, f"result{pytree.keystr(path)}", inputs)
+        output = _output(tracer, leaf, naming.path("result", path), inputs)
         outputs.append(output)
         shown = leaf._spec if isinstance(leaf, SymbolicTensor) else output
         specs.append(_shown_spec(tracer.env, shown))

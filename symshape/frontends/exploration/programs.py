@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
 from guards.terms import arithmetic
 from guards.terms.printing import tree_sizes
 from guards.terms.tape import Tape
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape.calls.arguments import flat_with_paths
+from symshape.calls.naming import Naming
 from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
 from symshape.cost.peak_memory import PeakMemory
@@ -121,14 +120,15 @@ class _Formulas:
 
 
 def _outputs(program: Program, formulas: _Formulas) -> Iterator[TensorRecord]:
+    naming = Naming()
     for path, leaf in flat_with_paths(program.output_specs)[0]:
-        name = pytree.keystr(path) or "result"
+        name = naming.path("", path) or "result"
         if isinstance(leaf, TensorSpec):
             yield formulas.spec(leaf, "", name)
         elif isinstance(leaf, Term):
             yield TensorRecord("", name, "int", [formulas.add(leaf)])
         else:
-            yield TensorRecord("", f"{name} = {str(leaf)[:_LONGEST]}", "", [])
+            yield TensorRecord("", f"{name} = {shown_argument(leaf)}", "", [])
 
 
 def _step(step: Node | Assertion, formulas: _Formulas, origins: Origins) -> StepRecord:

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from symshape.calls import variables
 from symshape.calls.alike import NOTHING
+from symshape.calls.naming import item_name
 from symshape.calls.variables import CONTAINERS, Number, Variable, Where, containers_in, is_number
 from symshape.tracing.state.memos import Missing
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place, same_items
@@ -144,7 +145,7 @@ def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variab
             found.append(variables.Contents(each.owner, each.name))
         elif isinstance(each.owner, dict):
             keys = [key for key in each.items[::2] if (id(each.owner), key) in wanted]
-            found += [variables.Entry(each.owner, key, f"{each.name}[{key!r}]") for key in keys]
+            found += [variables.Entry(each.owner, key, recorder.item(each.name, key)) for key in keys]
     return [Number(each) if is_number(each.read()) else each for each in found]
 
 
@@ -155,7 +156,7 @@ def items_but(container: Container, known: Collection[Where]) -> list[Place]:
         return []
     pairs = list(zip(items[::2], items[1::2], strict=True))
     found: list[Place] = [Keys(owner, tuple(key for key, _ in pairs), f"the keys of {container.name}")]
-    names = ((key, value, f"{container.name}[{key!r}]") for key, value in pairs if (id(owner), key) not in known)
+    names = ((key, value, item_name(container.name, key)) for key, value in pairs if (id(owner), key) not in known)
     return found + [Cell(owner, key, value, name) for key, value, name in names]
 
 
@@ -177,7 +178,7 @@ def changing_floats(now: State, then: State) -> list[Number]:
             continue
         for key, one, other in zip(items[::2], table.items[1::2], items[1::2], strict=True):
             if _differ(one, other):
-                found.append(variables.Entry(table.owner, key, f"{table.name}[{key!r}]"))
+                found.append(variables.Entry(table.owner, key, item_name(table.name, key)))
     return [Number(each) for each in found]
 
 
@@ -194,7 +195,7 @@ def changed_floats(then: State) -> list[Number]:
         if isinstance(table.owner, dict):
             for key, value in zip(table.items[::2], table.items[1::2], strict=True):
                 if is_number(value) and _differ(value, dict.get(table.owner, key)):
-                    found.append(variables.Entry(table.owner, key, f"{table.name}[{key!r}]"))
+                    found.append(variables.Entry(table.owner, key, item_name(table.name, key)))
     return [Number(each) for each in found]
 
 

@@ -61,8 +61,8 @@ def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
     recorder.known[id(value)] = value
     recorder.namespace(name, value).open = True
     for key, item in list(dict.items(value)):
-        recorder.place(Cell(value, key, item, f"{name}[{key!r}]"))
-        recorder.touch(item, f"{name}[{key!r}]", True)
+        recorder.place(Cell(value, key, item, recorder.item(name, key)))
+        recorder.touch(item, recorder.item(name, key), True)
 
 
 def load_module(recorder: Recorder, module: Any, name: str) -> None:

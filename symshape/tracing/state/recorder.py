@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import attrs
 import torch
 
+from symshape.calls.naming import item_name
 from symshape.calls.variables import Variable, Where
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Lifted
@@ -209,6 +210,16 @@ class Recorder(Reads):
             self.touch(value, name)
         finally:
             self.fresh = outer
+
+    def item(self, container: str, key: Any) -> str:
+        """Return the name of an item of a container that has a name; a tensor that is the key is named, too."""
+        return item_name(container, key, self.tensors)
+
+    def name_inside(self, owner: Any, items: Sequence[Any], number: int, name: str) -> str:
+        """Return the name of one of ``places.items_of(owner)``: of a dictionary, keys and values take turns."""
+        if not isinstance(owner, dict):
+            return f"{name}[{number}]"
+        return self.item(name, items[number - 1]) if number % 2 else f"key {number // 2} of {name}"
 
     # -- places
     def place(self, place: Place) -> None:

@@ -83,7 +83,7 @@ def _add_container(recorder: Recorder, container: Container, found: Changes) -> 
         return
     for key, then in zip(items[::2], items[1::2], strict=True):
         if not same_item(now := owner[key], then):
-            found.add(variables.Entry(owner, key, f"{container.name}[{key!r}]"), now, text)
+            found.add(variables.Entry(owner, key, recorder.item(container.name, key)), now, text)
 
 
 def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:

@@ -176,7 +176,7 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
     else:
         for i, item in enumerate(items):
             if type(item) not in PLAIN:
-                recorder.touch(item, f"{name}[{i}]", placed)
+                recorder.touch(item, recorder.name_inside(value, items, i, name), placed)
     if not trusted.is_of_c(type(value)):
         touch_instance(recorder, value, name)
 
