@@ -34,7 +34,7 @@ class Copied:
     location: Location | None
 
 
-_LAYS_OUT_AFRESH = frozenset(
+LAYS_OUT_AFRESH = frozenset(
     f"aten::{name}"
     for name in (
         *("mm", "addmm", "bmm", "baddbmm", "_addmm_activation", "embedding", "index_select", "gather", "one_hot"),
@@ -48,30 +48,43 @@ _AS_IT_LIES = frozenset(
 """Ops of which the strides of their argument decide whether they can be done, or what they do."""
 
 
-def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at: Collection[Value] = ()) -> None:
-    """Asks where the answer can be seen; the answers become guards.  Where only strides can be, ``steps`` change.
+def settle(
+    copies: Sequence[Copied],
+    steps: list[Step],
+    outputs: Any,
+    looked_at: Collection[Value] = (),
+    given: Collection[Value] = (),
+) -> None:
+    """Ask where the answer can be seen; the answers become guards.  Where only strides can be seen, change ``steps``.
 
-    ``looked_at`` are the values of which the program read how they lie in memory.
+    Args:
+        copies: reshapes that copied in this call.
+        steps: of the trace.
+        outputs: what leaves the program.
+        looked_at: the values of which the program read how they lie in memory.
+        given: the values of arguments, parameters and buffers.  Any two of them may share memory in a later call, so
+            a write to one counts as a write to all.
     """
     if not copies:
         return
     results = set(values_in(outputs))
     shown = {id(value.storage) for value in results}
-    written: dict[int, int] = {}  # by storage, the last step that writes to it
+    outside = frozenset(id(value.storage) for value in given)
+    written: dict[int, int] = {}  # by memory (see ``_memory``), the last step that writes to it
     for position, step in enumerate(steps):
         if isinstance(step, Node) and not writes_nothing(step):
-            written.update((id(value.storage), position) for value in written_values(step))
+            written.update((_memory(value, outside), position) for value in written_values(step))
     seen, returned = _laying_out(looked_at, steps), _laying_out(results, steps)
     viewed: set[Value] | None = None
     for each in copies:
-        either = (id(each.source.storage), id(each.copy.storage))
+        either = (_memory(each.source, outside), _memory(each.copy, outside))
         if (
             id(each.copy.storage) in shown
             or each.copy in seen
             or any(written.get(which, -1) >= each.step for which in either)
         ):
             # A question about sizes that are known only at run time stays open: the copy stays a copy.
-            through = _written_through(each, steps, shown)
+            through = _written_through(each, steps, shown, outside)
             with at(each.location), suppress(*(() if through else (DataDependentError,))):
                 if each.ask() is not None and through:
                     raise UnsupportedError(
@@ -87,14 +100,24 @@ def settle(copies: Sequence[Copied], steps: list[Step], outputs: Any, looked_at:
                 _reshape(each, steps)
 
 
-def _written_through(copied: Copied, steps: Sequence[Step], shown: Collection[int]) -> bool:
-    """Whether one of the two is written to and the other one looked at later, which has that in it if it is a view."""
+def _memory(value: Value, outside: Collection[int]) -> int:
+    """Return a name for the memory of a value, the same for all memory that was there before the call (0)."""
+    storage = id(value.storage)
+    return 0 if storage in outside else storage
+
+
+def _written_through(copied: Copied, steps: Sequence[Step], shown: Collection[int], outside: Collection[int]) -> bool:
+    """Return whether one of the two is written to and the other one, which sees that if it is a view, is read later."""
     made = {id(value.storage) for step in steps if isinstance(step, Node) for value in step.outputs if value}
+    behind = [step for step in steps[copied.step :] if isinstance(step, Node)]
     for one, other in ((copied.source, copied.copy), (copied.copy, copied.source)):
-        behind = (step for step in steps[copied.step :] if isinstance(step, Node))
-        if any(value.storage is one.storage for step in behind for value in written_values(step)):
-            outside = id(other.storage) in shown or id(other.storage) not in made
-            if outside or any(value.storage is other.storage for step in behind for value in step.reads):
+        mine, others = _memory(one, outside), _memory(other, outside)
+        writes = (i for i, step in enumerate(behind) for v in written_values(step) if _memory(v, outside) == mine)
+        first = next(writes, None)
+        if first is not None:
+            if id(other.storage) in shown or id(other.storage) not in made:
+                return True
+            if any(_memory(value, outside) == others for step in behind[first:] for value in step.reads):
                 return True
     return False
 
@@ -132,7 +155,7 @@ def _laying_out(
     """
     found = set(values)
     for step in reversed(steps) if found else ():
-        if isinstance(step, Node) and step.op._schema.name not in _LAYS_OUT_AFRESH and not also(step):
+        if isinstance(step, Node) and step.op._schema.name not in LAYS_OUT_AFRESH and not also(step):
             for value in step.outputs:
                 if value in found and len(value.spec.sizes) > 1:
                     found.update(step.reads)

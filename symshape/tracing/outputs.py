@@ -91,7 +91,7 @@ def written_by(
 
 def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:
     """The steps that the outputs need, once all questions are asked."""
-    settle(tracer.copies, tracer.steps, (outputs, tracer.flows.results()), tracer.looked_at)
+    settle(tracer.copies, tracer.steps, (outputs, tracer.flows.results()), tracer.looked_at, tracer.given())
     found = tracer.kept.needed(tracer.flows.settled(tracer.own.steps(outputs), outputs))
     steps = see_to_unused(tracer.env, without_dead_code(found, outputs), outputs)
     check_promises(tracer.env)

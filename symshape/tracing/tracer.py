@@ -133,6 +133,10 @@ class Tracer:
                 return MadeByAutograd.apply(SymbolicTensor.make(spec, value, self, True))  # type: ignore[no-any-return]
         return SymbolicTensor.make(spec, value, self, requires_grad)
 
+    def given(self) -> list[Value]:
+        """Return the values of arguments, parameters and buffers, any two of which may share memory in a later call."""
+        return [*self.arguments, *(each for each in self.lifting.tensors if each not in self.lifting.constants)]
+
     def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
         """The answer to a question about the argument that ``tensor`` stands for; later calls must answer the same."""
         position, original = self.originals[tensor._value]
@@ -213,7 +217,7 @@ class Tracer:
             op_call.refuse_inference(call, self.inference, self.env)
             self.untracked_views.check(call.op, call.written())
             self.lifting.forget(call.written())
-            self.counts.forget(call.written())
+            self.counts.forget(call.written(), self.given)
             self.saved.written(call.written())
         if single:
             return wrapped[0] if call.plan.returns else None

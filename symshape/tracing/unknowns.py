@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from guards.terms import boolean
@@ -34,9 +34,20 @@ class Counts:
         made._counts = self._counts.copy()
         return made
 
-    def forget(self, written: Iterable[Value]) -> None:
-        """Written memory holds another mask now, whichever tensor views it."""
+    def forget(self, written: Iterable[Value], given: Callable[[], Iterable[Value]]) -> None:
+        """Forget the counts of masks whose memory an op may have changed.
+
+        Args:
+            written: what the op writes to.
+            given: asked for the values of arguments, parameters and buffers.  Any two of them may share memory in a
+                later call, so a write to one may change them all.
+        """
+        if not self._counts:
+            return
         storages = {id(value.storage) for value in written}
+        outside = {id(value.storage) for value in given()}
+        if not storages.isdisjoint(outside):
+            storages |= outside
         self._counts = {value: count for value, count in self._counts.items() if id(value.storage) not in storages}
 
 

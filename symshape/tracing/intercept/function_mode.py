@@ -77,9 +77,19 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
     return tuple(map(outward, found)) if dim is None else outward(found[0])
 
 
-def _is_contiguous(tensor: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
+def _is_contiguous(tensor: SymbolicTensor, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
+    """Return ``tensor.is_contiguous()``.
+
+    Raises: UnsupportedError for channels last of an empty tensor whose strides are an accident (see ``_stride``).
+    """
     tensor._tracer.looked_at.add(tensor._value)
-    return torch.Tensor.is_contiguous(tensor, *args, **kwargs)
+    images = memory_format is not torch.contiguous_format and len(tensor._spec.sizes) in (4, 5)
+    if images and tensor._value not in tensor._tracer.laid_out and _is_empty(tensor):
+        raise UnsupportedError(
+            f"the function asks whether an empty tensor lies in memory as {memory_format} says, which its sizes do not "
+            "tell; ask for x.numel() == 0 before"
+        )
+    return torch.Tensor.is_contiguous(tensor, memory_format=memory_format)
 
 
 def _is_empty(tensor: SymbolicTensor) -> bool:
@@ -88,6 +98,7 @@ def _is_empty(tensor: SymbolicTensor) -> bool:
 
 def _storage_offset(tensor: SymbolicTensor) -> Any:
     """Where a tensor begins, as a program reads it: where an empty one does depends on strides as ``_stride`` says."""
+    tensor._tracer.looked_at.add(tensor._value)
     if tensor._value not in tensor._tracer.laid_out and tensor._spec.storage_offset != 0 and _is_empty(tensor):
         return outward(tensor._tracer.read_integer(aten.storage_offset.default, tensor))
     return outward(tensor._spec.storage_offset)

@@ -51,10 +51,42 @@ def test_one_mask_has_one_count_until_it_is_written_to() -> None:
         return str(unknowns.count_of(value.spec, 0, 4).term)
 
     assert [count(mask), count(other), count(mask)] == ["u0", "u1", "u0"]
-    counts.forget([view])
+    counts.forget([view], list)
     assert [count(mask), count(other)] == ["u2", "u1"]
     both = Unknowns(env, "aten::masked_select", counts, [spec, spec], (mask, view))
     assert str(both.count_of(spec, 0, 4).term) == "u3"  # which of the two it is cannot be told
+
+
+def test_arguments_may_share_the_memory_of_a_mask() -> None:
+    """A write to one argument may change a mask that is another one; what the call itself made is its own."""
+    env, counts = ShapeEnv(), Counts()
+    spec = TensorSpec.contiguous((4,), torch.bool, torch.device("cpu"))
+    mask, argument, made, written = (Value(i, spec, object()) for i in range(4))
+
+    def count(value: Value) -> str:
+        unknowns = Unknowns(env, "aten::index", counts, [None, [value.spec]], (None, (value,)))
+        return str(unknowns.count_of(value.spec, 0, 4).term)
+
+    assert [count(mask), count(made)] == ["u0", "u1"]
+    counts.forget([written], lambda: [mask, argument])
+    assert [count(mask), count(made)] == ["u0", "u1"]
+    counts.forget([argument], lambda: [mask, argument])
+    assert [count(mask), count(made)] == ["u2", "u1"]
+
+
+def test_a_mask_that_another_argument_shares_is_counted_again() -> None:
+    def program(mask: torch.Tensor, other: torch.Tensor, x: torch.Tensor) -> Any:
+        one = x[mask]
+        other.logical_not_()
+        two = x[mask]
+        return one, two, one.shape[0] == two.shape[0]
+
+    compiled = symshape.compile(program, dynamic=True, fullgraph=True)
+    for n, together in ((4, False), (5, False), (4, True), (5, True)):
+        mask = torch.arange(n) % 3 == 0
+        one, two, same = compiled(mask, mask[:] if together else mask.clone(), torch.arange(n))
+        assert same == (len(one) == len(two)) == (n == 4 or not together)
+        assert two.tolist() == [i for i in range(n) if (i % 3 == 0) is not together]
 
 
 def test_a_size_that_an_op_answers_is_not_born_there() -> None:
