@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Mapping
 
-from guards.asking.reading import parse
+from guards.asking.reading import parse, understood
 from guards.domains.interval import Interval
 from guards.domains.interval_arithmetic import Pair
 from guards.errors import Contradiction, ParseError, RangeError
@@ -40,7 +40,7 @@ def facts_from(ranges: Mapping[str, Pair] | None = None, assume: str | Term | It
         given: Mapping[str, object] = ranges or {}
         for name, pair in given.items():
             pairs[arithmetic.symbol(name)] = pair_of(name, pair)
-        found = Facts.make(pairs, [condition_of(item) for item in conditions])
+        found = Facts.make(pairs, [holding(item) for item in conditions])
         if found.contradictory:
             shown = tuple(str(condition) for condition in found.conditions)
             raise Contradiction(f"nothing satisfies all that is assumed: {', '.join(shown)}", shown)
@@ -75,6 +75,19 @@ def condition_of(item: str | Term) -> Term:
     if not term.is_bool:
         raise ParseError(f"a condition is needed, not the integer {term}")
     return term
+
+
+def holding(item: str | Term) -> Term:
+    """Return the condition that a text or term is to hold: a text that divides by zero somewhere does not hold there.
+
+    Raises:
+        ParseError: it cannot be read, or is an integer.
+
+    >>> holding("p % p == 0"), condition_of("p % p == 0")
+    (<p != 0>, <True>)
+    """
+    term = condition_of(item)
+    return understood(item).holds if isinstance(item, str) else term
 
 
 def check_names(ranges: Mapping[str, object], written: Iterable[str | Term]) -> None:

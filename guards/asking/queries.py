@@ -13,7 +13,6 @@ from guards.asking.verdict import Verdict
 from guards.deciders.witnesses import nearer
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.facts import Facts
-from guards.terms import boolean
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Term
 
@@ -44,6 +43,8 @@ def decide(
     facts = facts_from(ranges, assume)
     if type(query) is str:
         facts = _defined(facts, query)
+        if facts.contradictory:
+            return Verdict(None, "unknown", reason="the facts leave no value at which it is defined")
     if condition is TRUE or condition is FALSE:
         when = "always" if condition is TRUE else "never"
         return Verdict(condition is TRUE, "constant", reason=f"{when}: it is a constant")
@@ -85,11 +86,6 @@ def prove(
 
 
 def _defined(facts: Facts, query: str) -> Facts:
-    """The facts, and that no divisor is 0 that the query names and its term no longer shows."""
-    for divisor in understood(query).lost:
-        lo, hi = facts.component(divisor).bounds(divisor)
-        if (lo is None or lo <= 0) and (hi is None or hi >= 0):
-            more = facts.assume(boolean.ne(divisor, 0))
-            if not more.contradictory:
-                facts = more
-    return facts
+    """Return the facts, and that the text of the query is defined where its term no longer shows a divisor."""
+    needed = understood(query).defined
+    return facts if needed is TRUE else facts.assume(needed)

@@ -6,34 +6,42 @@ from guards.deciders.linear_refutation import refutes
 from guards.domains.interval_arithmetic import EVERYTHING, Pair
 from guards.facts.component import Component, divisors
 from guards.terms import boolean
+from guards.terms.boolean import TRUE
 from guards.terms.term import Term, among
-from guards.text.reader import read
+from guards.text.reader import Read, read
 
 _CACHE_LIMIT = 4096
 
 
 class Understood:
-    """The term of a text, and the divisors that its comparison needs to be different from 0 and no longer shows."""
+    """The meaning of a text.
 
-    __slots__ = ("lost", "term")
+    Attributes:
+        term: the term of the text, which speaks about values at which the text is defined.
+        defined: a condition that holds where the text is defined; TRUE unless the term hides a divisor of the text.
+        holds: the condition that the text is defined and true, read as guards are; of a condition only.
+    """
 
-    def __init__(self, term: Term, lost: tuple[Term, ...]) -> None:
+    __slots__ = ("defined", "holds", "term")
+
+    def __init__(self, term: Term, defined: Term, holds: Term) -> None:
         self.term = term
-        self.lost = lost
+        self.defined = defined
+        self.holds = holds
 
 
 _cache: dict[str, Understood] = {}
 
 
 def understood(text: str) -> Understood:
-    """What a text says; :func:`parse` answers its term alone.
+    """Return the meaning of a text; :func:`parse` answers its term alone.
 
     Raises:
         ParseError: the text is not of the accepted language, or is too large.
 
     >>> found = understood("s % (2*s) == 0")
-    >>> found.term, found.lost
-    (<s == 0>, (<2*s>,))
+    >>> found.term, found.defined, found.holds
+    (<s == 0>, <s != 0>, <False>)
     """
     found = _cache.get(text)
     if found is None:
@@ -41,14 +49,27 @@ def understood(text: str) -> Understood:
         for required in made.required:
             if not _certain(required.condition):
                 raise required.error
-        lost: tuple[Term, ...] = ()
-        if made.divisors:
-            shown = divisors(made.term)
-            lost = tuple([divisor for divisor in made.divisors if not among(divisor, shown)])
+        found = _meant(made, text) if made.divisors and made.term.is_bool else Understood(made.term, TRUE, made.term)
         if len(_cache) >= _CACHE_LIMIT:
             _cache.clear()
-        found = _cache[text] = Understood(made.term, lost)
+        _cache[text] = found
     return found
+
+
+def _meant(made: Read, text: str) -> Understood:
+    """Return the meaning of a condition that divides by symbols."""
+    term = made.term
+    if made.plain:
+        shown = divisors(term)
+        hidden = [divisor for divisor in made.divisors if not among(divisor, shown)]
+        defined = boolean.and_(*[boolean.ne(divisor, 0) for divisor in hidden])
+        return Understood(term, defined, boolean.and_(term, defined))
+    from guards.asking.domain_of_text import DomainReader
+
+    meaning = DomainReader(text).read(made.tree)
+    if meaning.holds is term and meaning.fails is boolean.not_(term):
+        return Understood(term, TRUE, term)
+    return Understood(term, boolean.or_(meaning.holds, meaning.fails), meaning.holds)
 
 
 def parse(text: str) -> Term:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 
 from guards.asking.assumptions import check_names, facts_from
@@ -14,6 +15,7 @@ from guards.deciders.witnesses import points
 from guards.domains.interval_arithmetic import Pair
 from guards.errors import ParseError
 from guards.facts.component import Component, contains
+from guards.facts.definedness import guarded
 from guards.facts.facts import Facts
 from guards.facts.laws_of_division import divide
 from guards.facts.rewriting import rewritten
@@ -78,23 +80,58 @@ def _simplify_condition(term: Term, facts: Facts, effort: Effort = Effort.FULL) 
 
 
 def _simplify_parts(term: Term, facts: Facts) -> Term:
-    """An ``and`` or ``or`` whose parts are each simplified where the others leave them open."""
+    """Return an ``and`` or ``or`` whose parts are each simplified where the others leave them open.
+
+    Of more than :data:`MANY` parts each is seen beside its nearest :data:`NEAREST` ones, with cheap effort, once: the
+    work grows with the number of parts and not with its square.
+    """
     conjunction = term.op is Op.AND
     stop, skip = (FALSE, TRUE) if conjunction else (TRUE, FALSE)
     kept: list[Term] = list(term.args)
-    for index in (*range(len(kept)), *reversed(range(len(kept)))):
+    many = len(kept) > MANY
+    nearest = _nearest(kept) if many else [range(len(kept))] * len(kept)
+    order = range(len(kept)) if many else (*range(len(kept)), *reversed(range(len(kept))))
+    for index in order:
         within = facts
-        for other, part in enumerate(kept):
+        for other in nearest[index]:
+            part = kept[other]
             if other != index and part is not skip:
-                within = within.assume(part if conjunction else boolean.not_(part))
+                within = within.assume(part if conjunction else boolean.not_(guarded(part, within)))
         if within.contradictory:
             return stop
-        short = _simplify_condition(kept[index], within, Effort.THOROUGH)
+        short = _simplify_condition(kept[index], within, Effort.CHEAP if many else Effort.THOROUGH)
         if short is stop:
             return stop
         if short is skip or _size(short) < _size(kept[index]):
             kept[index] = short
     return (boolean.and_ if conjunction else boolean.or_)(*kept)
+
+
+MANY = 24
+"""More parts than this are not all seen together."""
+NEAREST = 10
+"""So many parts are seen beside each of many: those that share most symbols with it."""
+_SHARING = 4 * NEAREST  # parts looked at for each symbol to find them
+
+
+def _nearest(parts: list[Term]) -> list[list[int]]:
+    """Return for each part the indices of those that share most symbols with it, in order."""
+    mentions: dict[Term, list[int]] = {}
+    for index, part in enumerate(parts):
+        for symbol in part.symbols:
+            mentions.setdefault(symbol, []).append(index)
+    found: list[list[int]] = []
+    for index, part in enumerate(parts):
+        shared: dict[int, int] = {}
+        for symbol in part.symbols:
+            where = mentions[symbol]
+            middle = bisect_left(where, index)
+            for other in where[max(0, middle - _SHARING // 2) : middle + _SHARING // 2]:
+                shared[other] = shared.get(other, 0) + 1
+        shared.pop(index, None)
+        best = sorted(shared, key=lambda other: (-shared[other], abs(other - index)))
+        found.append(sorted(best[:NEAREST]))
+    return found
 
 
 def restore(component: Component, term: Term) -> Term | None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import attrs
 
+from guards.errors import ArgumentError
+
 
 def _bound(_: object, __: Any, value: object) -> None:
     if value is not None and type(value) is not int:
-        raise TypeError(f"a bound is an integer or None, not {value!r}")
+        raise ArgumentError(f"a bound is an integer or None, not {value!r}")
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from guards.facts.facts import Facts
 from guards.terms import boolean, division
 from guards.terms.fold import evaluate, fold, rebuild
-from guards.terms.term import Op, Term, postorder
+from guards.terms.term import SYMBOLIC_DIVISION, Op, Term, postorder
 
 
 def partial(term: Term) -> bool:
@@ -21,7 +21,7 @@ def partial(term: Term) -> bool:
     >>> partial(symbol("a") // 2), partial(2 * (symbol("a") % symbol("b")))
     (False, True)
     """
-    return any(divides(part) for part in postorder(term))
+    return bool(term.kinds & SYMBOLIC_DIVISION)
 
 
 def divides(term: Term) -> bool:
@@ -95,6 +95,37 @@ def guarded(condition: Term, facts: Facts | None = None) -> Term:
     return boolean.and_(fold(condition, divisors.replace), divisors.defined(condition))
 
 
+def defined(term: Term) -> Term:
+    """Return the condition under which a term is defined, as a term that is defined everywhere.
+
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import ite, lt
+    >>> n, d = symbol("n"), symbol("d")
+    >>> defined(n % d), defined(ite(lt(n, 2), n, n // d))
+    (<d != 0>, <n <= 1 or d != 0>)
+    """
+    return _Divisors(None).defined(term) if partial(term) else boolean.TRUE
+
+
+def chooses_by_partial(term: Term) -> bool:
+    """Return whether some choice inside a relation depends on an ``and`` or ``or`` that may divide by zero.
+
+    Python evaluates the parts of such a condition in their written order and may raise where another part decides.
+    Code for the term must be written for :func:`guarded` of the term instead.
+
+    >>> from guards.terms.arithmetic import symbol
+    >>> from guards.terms.boolean import eq, ite, lt, or_
+    >>> a, b = symbol("a"), symbol("b")
+    >>> test = or_(lt(a, 2), eq(b % a, 0))
+    >>> chooses_by_partial(eq(ite(test, a, 2), b)), chooses_by_partial(test)
+    (True, False)
+    """
+    if not partial(term):
+        return False
+    conditions = [part.args[0] for part in postorder(term) if part.op is Op.ITE and partial(part.args[0])]
+    return any(part.op in (Op.AND, Op.OR) and partial(part) for asked in conditions for part in postorder(asked))
+
+
 class _Divisors:
     """The two readings of a term whose divisors may be 0."""
 
@@ -124,4 +155,14 @@ class _Divisors:
             return boolean.and_(asked, boolean.or_(boolean.not_(condition), then), boolean.or_(condition, otherwise))
         if term.op in (Op.FLOORDIV, Op.MOD) and self.may_be_zero(term.args[1]):
             return boolean.and_(*operands, boolean.ne(safe[term.args[1]], 0))
-        return boolean.and_(*operands)
+        everything = boolean.and_(*operands)
+        if everything is boolean.TRUE or term.op not in (Op.AND, Op.OR):
+            return everything
+        # one part that decides a connective does so whatever the others are
+        partial_parts = sum(operand is not boolean.TRUE for operand in operands)
+        deciding = [
+            boolean.and_(operand, safe[part] if term.op is Op.OR else boolean.not_(safe[part]))
+            for part, operand in zip(term.args, operands, strict=True)
+            if operand is boolean.TRUE or partial_parts > 1  # else the part is defined only where everything is
+        ]
+        return boolean.or_(everything, *deciding)

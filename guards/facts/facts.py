@@ -11,7 +11,7 @@ from typing import Any
 
 from guards.domains.interval import Interval
 from guards.domains.interval_arithmetic import SIZES, Pair, meet
-from guards.errors import RangeError
+from guards.errors import ArgumentError, RangeError
 from guards.facts.component import Component, replaced
 from guards.facts.propagate import assume, declare, learn
 from guards.terms import boolean
@@ -63,9 +63,9 @@ def forget_components() -> None:
     _joined.clear()
 
 
-def _require_range(symbol: Term, pair: Pair) -> None:
-    if symbol.op is not Op.SYMBOL:
-        raise TypeError(f"a range is declared for a symbol, not for {symbol}")
+def _require_range(symbol: Any, pair: Pair) -> None:
+    if type(symbol) is not Term or symbol.op is not Op.SYMBOL:
+        raise ArgumentError(f"a range is declared for a symbol, not for {symbol}")
     if pair[0] is not None and pair[1] is not None and pair[0] > pair[1]:
         raise RangeError(f"the range of {symbol} is empty: from {pair[0]} to {pair[1]}")
 

@@ -208,8 +208,11 @@ def solve_alone(bare: Facts, whole: Term) -> Outcome:
 
 
 @whole_question()
-def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Search:
+def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term, facts: Facts | None = None) -> Search:
     """A point of the region at which ``condition`` fails; ``satisfiable`` is False when the region implies it.
+
+    ``facts`` are :func:`facts_of` the region, for callers that ask about many conditions; the ranges then name all
+    symbols of the condition.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import ge, gt
@@ -219,8 +222,9 @@ def implied(conditions: Sequence[Term], ranges: Ranges, condition: Term) -> Sear
     """
     if empty_range(ranges):
         return NOWHERE
-    ranges = {s.name: SIZES for s in sorted(condition.symbols, key=lambda s: s.order)} | dict(ranges)
-    facts = facts_of(ranges, conditions)
+    if facts is None:
+        ranges = {s.name: SIZES for s in sorted(condition.symbols, key=lambda s: s.order)} | dict(ranges)
+        facts = facts_of(ranges, conditions)
     if facts.contradictory:
         return NOWHERE
     wanted = guarded(condition, facts)

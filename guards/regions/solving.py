@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import lcm, prod
 
-from guards.asking.assumptions import condition_of
+from guards.asking.assumptions import holding
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.budget import whole_question
 from guards.domains.linear_form import bounded_by
 from guards.domains.quasi_polynomial import MOST, TooMany, pieces_of
 from guards.domains.value_sets import MOST_ATOMS, condition
-from guards.errors import CannotSolve
+from guards.errors import ArgumentError, CannotSolve
 from guards.facts.definedness import guarded, partial, total
 from guards.facts.facts import Facts
 from guards.regions.isolation import Solver, compared, divided_out, factor_of, isolated, replaced
@@ -52,10 +52,10 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
     >>> print(solve("s * t == 12", "s"))
     s == 12//t and 12 % t == 0 and t >= 1
     """
-    relation = condition_of(relation) if isinstance(relation, str) else boolean.boolean(relation)
+    relation = holding(relation) if isinstance(relation, str) else boolean.boolean(relation)
     symbol = arithmetic.symbol(symbol) if isinstance(symbol, str) else symbol
     if symbol.op is not Op.SYMBOL:
-        raise TypeError(f"a condition is solved for a symbol, not for {symbol}")
+        raise ArgumentError(f"a condition is solved for a symbol, not for {symbol}")
     known = Facts() if facts is None else facts
     if known.contradictory:
         return FALSE

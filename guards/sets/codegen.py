@@ -14,7 +14,7 @@ import attrs
 from guards.domains.interval_arithmetic import meet
 from guards.domains.linear_form import bounded_by
 from guards.errors import GuardsError
-from guards.facts.definedness import partial
+from guards.facts.definedness import chooses_by_partial, guarded, partial
 from guards.sets.guard import Guard, Violation, violation
 from guards.sets.guard_set import GuardSet
 from guards.terms.generated import generated_function
@@ -51,6 +51,8 @@ def condition_source(term: Term, names: Mapping[str, str]) -> str:
             f"_defined(lambda: {condition_source(p, names)})" if partial(p) else python(p, names) for p in term.args
         ]
         return "(" + " or ".join(parts) + ")"
+    if chooses_by_partial(term):
+        return f"({python(guarded(term), names)})"
     return f"({python(term, names)})" if term.op is Op.OR else python(term, names)
 
 
@@ -82,7 +84,8 @@ class Writer:
                 for part in term.args
             ]
             return f"({' or '.join(parts)})"
-        return f"({self._line.expression(term, reached=reached)})"
+        written = guarded(term) if chooses_by_partial(term) else term
+        return f"({self._line.expression(written, reached=reached)})"
 
 
 @attrs.frozen(eq=False, weakref_slot=True)

@@ -12,16 +12,17 @@ from typing import Any
 
 import attrs
 
-from guards.asking.assumptions import check_names, condition_of, pair_of
+from guards.asking.assumptions import check_names, holding, pair_of
 from guards.asking.ladder import Effort
 from guards.budget import about, whole_question
 from guards.domains.interval_arithmetic import SIZES, Pair, meet
+from guards.errors import ArgumentError
 from guards.facts.definedness import guarded, satisfied
 from guards.regions.minimising import needed
 from guards.regions.projection import project
 from guards.regions.raster import Grid, grid
 from guards.regions.sampling import sample
-from guards.regions.satisfiability import core, implied, range_conditions, search, universe
+from guards.regions.satisfiability import core, empty_range, facts_of, implied, range_conditions, search, universe
 from guards.sets import html
 from guards.sets.guard import Guard, Names, Violation, violation
 from guards.sets.origin import COMPLEMENT, DECLARED
@@ -37,9 +38,11 @@ def _guard(condition: object) -> Guard:
     if isinstance(condition, Guard):
         return condition
     if isinstance(condition, (str, Term)):
-        return Guard(condition_of(condition))
+        return Guard(holding(condition))
     hint = " (compare terms, not their text or type)" if isinstance(condition, bool) else ""
-    raise TypeError(f"a guard set is made of conditions: texts, terms and guards, not {type(condition).__name__}{hint}")
+    raise ArgumentError(
+        f"a guard set is made of conditions: texts, terms and guards, not {type(condition).__name__}{hint}"
+    )
 
 
 def _key(ranges: Mapping[str, Pair]) -> frozenset[tuple[str, Pair]]:
@@ -79,7 +82,7 @@ class GuardSet:
         guards: list[Guard] = []
         for each in given:
             if isinstance(each, GuardSet):
-                raise TypeError("to combine guard sets with their ranges, write a & b")
+                raise ArgumentError("to combine guard sets with their ranges, write a & b")
             several = isinstance(each, Iterable) and not isinstance(each, str)
             guards += map(_guard, each) if several else [_guard(each)]
         if ranges and any(isinstance(each, str) for each in conditions):
@@ -199,11 +202,12 @@ class GuardSet:
         ... )
         (True, False)
         """
-        ranges = {name: SIZES for name in other.ranges if name not in self.ranges}
+        ranges = {name: SIZES for name in other.ranges if name not in self.ranges} | dict(self.ranges)
         about(len(other.conditions))
         undecided = False
+        facts = None if empty_range(ranges) else facts_of(ranges, self._terms())
         for guard in other.conditions:
-            found = implied(self._terms(), {**self.ranges, **ranges}, guard.term).satisfiable
+            found = implied(self._terms(), ranges, guard.term, facts).satisfiable
             if found:
                 return False
             undecided = undecided or found is None

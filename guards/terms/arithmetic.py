@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 from functools import reduce
 from math import gcd
+from typing import Any
 
+from guards.errors import ArgumentError, ParseError
 from guards.terms.term import IntLike, Monomials, Op, Term, by_order, drop, intern
 
 # The members used on hot paths, looked up once.
@@ -29,21 +31,24 @@ _KEY = r"""(?:-?\d+|'[^'\\]*'|"[^"\\]*")"""
 _PLACE = re.compile(rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[{_KEY}\])*(?:\.(?:size|stride)\(\d+\)|\.storage_offset\(\))?")
 
 
-def symbol(name: str) -> Term:
+def symbol(name: Any) -> Term:
     """The integer symbol ``name``: the same object for the same name.
 
     A name is an identifier, or a place that a size is read from, as guards print it: ``x.size(0)``, ``batch['ids'].k``.
 
     Raises:
-        ValueError: ``name`` is neither.
+        ParseError: ``name`` is neither.
+        ArgumentError: ``name`` is no text.
 
     >>> from guards.terms.arithmetic import symbol
     >>> s0 = symbol("s0")
     >>> symbol("s0") is s0, (s0 + 7) // 8 * 8 is s0, (8 * s0 + 7) // 8 is s0
     (True, False, True)
     """
+    if not isinstance(name, str):
+        raise ArgumentError(f"a symbol's name is a text, not {type(name).__name__}")
     if not name.isidentifier() and _PLACE.fullmatch(name) is None:
-        raise ValueError(f"a symbol's name must be an identifier or a place like x.size(0), not {name!r}")
+        raise ParseError(f"a symbol's name must be an identifier or a place like x.size(0), not {name!r}")
     return intern(Op.SYMBOL, (name,))
 
 
@@ -51,13 +56,13 @@ def integer(value: IntLike) -> Term:
     """``value`` as an integer term."""
     if type(value) is Term:
         if value.op >= _TRUE:
-            raise TypeError(f"an integer term is needed here, not the condition {value}")
+            raise ArgumentError(f"an integer term is needed here, not the condition {value}")
         return value
     if type(value) is int:
         return const(value)
     if isinstance(value, int):  # bool and int subclasses
         return const(int(value))
-    raise TypeError(f"an integer term is needed here, not {type(value).__name__}")
+    raise ArgumentError(f"an integer term is needed here, not {type(value).__name__}")
 
 
 def split(term: Term) -> tuple[int, Monomials]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import gcd
 
+from guards.errors import ArgumentError
 from guards.terms.arithmetic import ONE, integer, linear, plus, split, sub
 from guards.terms.term import DEEP, BoolLike, IntLike, Op, Term, by_order, intern, postorder, sweep_terms
 
@@ -25,11 +26,11 @@ def boolean(value: BoolLike) -> Term:
     """``value`` as a boolean term."""
     if type(value) is Term:
         if value.op < Op.TRUE:
-            raise TypeError(f"a condition is needed here, not the integer {value}")
+            raise ArgumentError(f"a condition is needed here, not the integer {value}")
         return value
     if isinstance(value, bool):
         return TRUE if value else FALSE
-    raise TypeError(f"a condition is needed here, not {type(value).__name__}")
+    raise ArgumentError(f"a condition is needed here, not {type(value).__name__}")
 
 
 def is_zero(term: Term) -> Term:

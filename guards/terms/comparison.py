@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from guards.errors import ArgumentError
 from guards.terms import boolean, extremes, fold
 from guards.terms.arithmetic import integer, symbol
 from guards.terms.overloading import compared_by
@@ -21,7 +22,9 @@ def compare(operator: str, a: Any, b: Any) -> Term:
         _need_conditions(operator, a, b)
         return _CONNECTIVES[operator](a, b)
     if type(b) is not Term and not isinstance(b, int):
-        raise TypeError(f"compare a term with a term or an integer, not with {type(b).__name__}: {a} {operator} {b!r}")
+        raise ArgumentError(
+            f"compare a term with a term or an integer, not with {type(b).__name__}: {a} {operator} {b!r}"
+        )
     if operator in ("==", "!=") and _is_condition(a) and _is_condition(b):
         left, right = boolean.boolean(a), boolean.boolean(cast(Any, b))
         same = iff(left, right)
@@ -50,7 +53,9 @@ def _is_condition(value: Any) -> bool:
 def _need_conditions(operator: str, a: Any, b: Any) -> None:
     for each in (a, b):
         if not _is_condition(each):
-            raise TypeError(f"{operator} combines conditions, and {each!r} is none: compare it first, in parentheses")
+            raise ArgumentError(
+                f"{operator} combines conditions, and {each!r} is none: compare it first, in parentheses"
+            )
 
 
 def replace(term: Term, values: Mapping[Any, IntLike]) -> Term:
@@ -60,10 +65,12 @@ def replace(term: Term, values: Mapping[Any, IntLike]) -> Term:
         TypeError: a key is neither a name nor a term, or what replaces it is of another kind.
     """
     found: dict[Term, Term] = {}
+    if not isinstance(values, Mapping):
+        raise ArgumentError(f"subs takes a mapping of symbols to integers or terms, not {type(values).__name__}")
     for key, value in values.items():
         part = symbol(key) if isinstance(key, str) else key
         if type(part) is not Term:
-            raise TypeError(f"subs replaces symbols, names and terms, not {type(key).__name__}")
+            raise ArgumentError(f"subs replaces symbols, names and terms, not {type(key).__name__}")
         new: Any = value
         found[part] = boolean.boolean(new) if part.op >= Op.TRUE else integer(value)
     return fold.substitute(term, found)

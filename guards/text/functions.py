@@ -49,7 +49,7 @@ def _division(divide: Callable[[Term, Term], Term]) -> Function:
 
 
 def _truncation(divide: Callable[[Term, Term, truncation.Made], Term]) -> Function:
-    return Function(2, 2, (INTEGER,), lambda notes, args, node: divide(args[0], args[1], notes.truncated))
+    return Function(2, 2, (INTEGER,), lambda notes, args, node: operators.truncated(notes, divide, args[0], args[1]))
 
 
 def _comparison(operator: type[ast.cmpop]) -> Function:
@@ -68,6 +68,11 @@ def _bits(operator: type[ast.operator]) -> Function:
 
 def _even(notes: Transcript, args: list[Term], node: ast.Call) -> Term:
     return operators.even(notes, args[0], args[1], node)
+
+
+def _indexed(notes: Transcript, args: list[Term], node: ast.Call) -> Term:
+    quotient = operators.divided(notes, division.floordiv, args[0], args[1])
+    return operators.divided(notes, division.mod, quotient, args[2])
 
 
 def _truth(notes: Transcript, args: list[Term], node: ast.Call) -> Term:
@@ -116,7 +121,7 @@ _same: dict[tuple[str, ...], Function] = {
     ("ceildiv", "CeilDiv", "ceilDiv", "ceil_div", "cdiv"): _division(ceildiv),
     ("truncdiv", "truncDiv", "TruncDiv", "tdiv", "trunc_div"): _truncation(truncation.quotient),
     ("truncmod", "truncMod", "TruncMod", "tmod", "trunc_mod", "rem"): _truncation(truncation.remainder),
-    ("ModularIndexing",): _integers(3, 3, lambda a, b, c: division.mod(division.floordiv(a, b), c)),
+    ("ModularIndexing",): Function(3, 3, (INTEGER,), _indexed),
     FRACTIONS: Function(2, 2, (INTEGER,), _even),
     ("Identity",): _integers(1, 1, lambda a: a),
     ("bool",): Function(1, 1, (EITHER,), _truth),

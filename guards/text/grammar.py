@@ -20,13 +20,18 @@ _symbols: dict[str, Term] = {}
 
 
 class Reader:
-    """Turns one syntax tree into a term and keeps notes."""
+    """Turns one syntax tree into a term and keeps notes.
 
-    __slots__ = ("depth", "notes")
+    Attributes:
+        terms: a dictionary that receives the term of each inner node by the node's ``id``; None for no record.
+    """
+
+    __slots__ = ("depth", "notes", "terms")
 
     def __init__(self, notes: Transcript) -> None:
         self.notes = notes
         self.depth = 0
+        self.terms: dict[int, Term] | None = None
 
     def read(self, node: ast.expr) -> Term:
         """The term of a node: an integer or a condition."""
@@ -43,6 +48,8 @@ class Reader:
             self.notes.fail("nested too deeply", node)
         term = reader(self, node)
         self.depth -= 1
+        if self.terms is not None:
+            self.terms[id(node)] = term
         return term
 
     def integer(self, node: ast.expr) -> Term:
@@ -245,14 +252,14 @@ def _fraction(reader: Reader, part: ast.expr) -> tuple[Term, Term] | None:
 def _rounded(divide: Callable[[Term, Term], Term]) -> Form:
     def make(reader: Reader, args: list[ast.expr], node: ast.Call) -> Term:
         found = _fraction(reader, args[0])
-        return reader.integer(args[0]) if found is None else divide(*found)
+        return reader.integer(args[0]) if found is None else operators.divided(reader.notes, divide, *found)
 
     return make
 
 
 def _cut(reader: Reader, args: list[ast.expr], node: ast.Call) -> Term:
     found = _fraction(reader, args[0])
-    return reader.integer(args[0]) if found is None else truncation.quotient(*found, reader.notes.truncated)
+    return reader.integer(args[0]) if found is None else operators.truncated(reader.notes, truncation.quotient, *found)
 
 
 _same: dict[tuple[str, ...], tuple[int, int | None, Form]] = {

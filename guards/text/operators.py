@@ -9,6 +9,7 @@ from guards.terms import arithmetic, bitwise, boolean, division
 from guards.terms.boolean import TRUE
 from guards.terms.comparison import iff
 from guards.terms.term import Op, Term
+from guards.terms.truncation import Made
 from guards.text.transcript import Transcript, described
 
 MAX_BITS = 2048  # of a constant
@@ -75,11 +76,18 @@ def divided(notes: Transcript, divide: Callable[[Term, Term], Term], a: Term, b:
     return divide(a, b)
 
 
+def truncated(notes: Transcript, divide: Callable[[Term, Term, Made], Term], a: Term, b: Term) -> Term:
+    """Return a quotient that is rounded towards zero, or its remainder."""
+    if b.op is not Op.CONST:
+        notes.divisors[b] = None
+    return divide(a, b, notes.truncated)
+
+
 def even(notes: Transcript, a: Term, b: Term, node: ast.AST) -> Term:
     """``a / b`` where that is an integer whatever the values are."""
     if division.mod(a, b) is not arithmetic.ZERO:
         notes.fail("'/' gives a fraction here: write // for integer division", node)
-    return division.floordiv(a, b)
+    return divided(notes, division.floordiv, a, b)
 
 
 def shifted(notes: Transcript, a: Term, b: Term, left: bool, node: ast.AST) -> Term:

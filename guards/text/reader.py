@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 
 from guards.errors import ParseError
-from guards.terms.term import Op, Term
+from guards.terms.term import Term
 from guards.text.grammar import Reader
 from guards.text.reading_places import READINGS, place
 from guards.text.transcript import Required, Transcript
@@ -24,16 +24,22 @@ class Read:
 
     Attributes:
         term: the term that it writes.
-        divisors: what a comparison, as written, needs to be different from 0; its term need not show them all.
+        divisors: the divisors that the text writes and that are not numbers; its term need not show them all.
+        plain: whether the text is one comparison without a choice inside: undefined where any divisor is 0.
         required: what has to hold for all integers, or the text is not of the language.
+        tree: the syntax tree.
     """
 
-    __slots__ = ("divisors", "required", "term")
+    __slots__ = ("divisors", "plain", "required", "term", "tree")
 
-    def __init__(self, term: Term, divisors: tuple[Term, ...], required: tuple[Required, ...]) -> None:
+    def __init__(
+        self, term: Term, divisors: tuple[Term, ...], plain: bool, required: tuple[Required, ...], tree: ast.expr
+    ) -> None:
         self.term = term
         self.divisors = divisors
+        self.plain = plain
         self.required = required
+        self.tree = tree
 
 
 def names_in(text: str) -> set[str]:
@@ -91,5 +97,5 @@ def read(text: str) -> Read:
         raise ParseError(f"division by zero ({str(error)[:60]})", text) from None
     except RecursionError:
         raise ParseError("nested too deeply", text) from None
-    needed = isinstance(tree, ast.Compare) and Op.EQ <= term.op <= Op.LE and not notes.choosing
-    return Read(term, tuple(notes.divisors) if needed else (), tuple(notes.required))
+    plain = isinstance(tree, ast.Compare) and len(tree.ops) == 1 and not notes.choosing
+    return Read(term, tuple(notes.divisors), plain, tuple(notes.required), tree)

@@ -153,3 +153,14 @@ def test_restore_takes_new_symbols_out_again() -> None:
         for other in (1, 2, 9):
             point = {"x": at, "y": other}
             assert evaluate(shown, point) == evaluate(parse("x // 4 * y + x % 16"), point)
+
+
+@pytest.mark.parametrize("text", ["q == 0 or 3 // q > 1", "q == 0 or p % q == 1", "(q == 0 and p > 2) or p // q == 1"])
+def test_the_part_of_an_or_that_keeps_the_whole_defined_stays(text: str) -> None:
+    simple = simplify(text)
+    for point in ({"p": p, "q": q} for p in range(5) for q in range(5)):
+        try:
+            wanted = evaluate(parse(text), point)
+        except ZeroDivisionError:
+            continue
+        assert evaluate(simple, point) is wanted, (simple, point)

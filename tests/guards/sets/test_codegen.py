@@ -6,6 +6,7 @@ import gc
 import inspect
 import linecache
 import random
+from itertools import product
 
 import pytest
 
@@ -151,3 +152,14 @@ def test_guard_objects_are_those_of_the_set() -> None:
     guard = Guard(gt(S0, 2))
     (found,) = compile_check(GuardSet((guard,)), ["s0"]).explain((1,))
     assert found.guard is guard
+
+
+def test_a_choice_by_a_condition_that_divides_by_zero() -> None:
+    """A part of an ``or`` decides a choice in whatever order Python evaluates the parts."""
+    guards = GuardSet("(p if (q <= 9 or 3//q < 1) else 5) <= 4", ranges={"p": (None, None), "q": (None, None)})
+    check = compile_check(guards, ("p", "q"))
+    for p, q in product(range(3, 7), (-1, 0, 1, 9, 10, 11)):
+        wanted = (p if q <= 9 or 3 // q < 1 else 5) <= 4
+        assert check.check((p, q)) is guards.holds({"p": p, "q": q}) is wanted
+        assert guards.negate().holds({"p": p, "q": q}) is not wanted
+        assert bool(check.explain((p, q))) is not wanted
