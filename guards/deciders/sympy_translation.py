@@ -47,10 +47,12 @@ class ToSympy:
             return sympy.Piecewise((operands[1], operands[0]), (operands[2], True))
         if op is Op.EQ or op is Op.NE or op is Op.LE:
             make = {Op.EQ: sympy.Eq, Op.NE: sympy.Ne, Op.LE: sympy.Le}[op]
-            return make(operands[0], 0)
-        plain = {Op.MUL: "Mul", Op.MOD: "Mod", Op.MIN: "Min", Op.MAX: "Max", Op.AND: "And", Op.OR: "Or"}
+            return make(operands[0], 0, evaluate=False)
+        plain = {Op.MUL: "Mul", Op.MOD: "Mod", Op.AND: "And", Op.OR: "Or"}
         if op in plain:
             return getattr(sympy, plain[op])(*operands)
+        if op is Op.MIN or op is Op.MAX:  # evaluated, SymPy compares every two operands, and what they are made of
+            return (sympy.Min if op is Op.MIN else sympy.Max)(*operands, evaluate=False)
         return sympy.true if op is Op.TRUE else sympy.false
 
 

@@ -39,6 +39,7 @@ STOPPED = 500_000  # steps charged where that clock ended a try
 _RENEWED = 1 << 31  # steps after which a context is made anew: Z3 tells no more than 2**32
 _STEEPEST = 3  # degree up to which the incremental solver is asked; beyond, such cuts are what it spends its time on
 _LARGEST = 3_000  # nodes of a formula; larger ones are not sent
+_MOST_FACTS = 500  # conditions that a component may know: Z3 takes in more of them for seconds, and counts no step
 
 
 @attrs.frozen
@@ -207,6 +208,8 @@ def solve_formula(component: Component, formula: Term) -> Outcome:
 
     if more_parts_than(_LARGEST, formula):
         return Unknown(f"a formula of more than {_LARGEST} parts")
+    if len(component.rows) + len(component.residue) > _MOST_FACTS:
+        return Unknown(f"more than {_MOST_FACTS} facts that depend on each other")
     try:
         _here.use(component)
         solver = _here.solver

@@ -6,28 +6,60 @@ from guards.facts.component import Component, replaced
 from guards.facts.law import Rewrite
 from guards.terms import arithmetic, extremes
 from guards.terms.arithmetic import ONE
-from guards.terms.term import Op, Term, among
+from guards.terms.term import Op, Term
+
+PAIRS = 600
+"""Pairs of operands of one ``min`` or ``max`` that are compared with each other; more operands go by their ranges."""
 
 
 def dominated(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
-    """An operand of ``min`` or ``max`` that another one always beats goes."""
+    """Operands of ``min`` or ``max`` that another one always beats go."""
     least = term.op is Op.MIN
     parts = list(term.args)
-    for one in parts:
+    if len(parts) * (len(parts) - 1) > PAIRS:
+        parts = _not_beaten_by_ranges(component, parts, least)
+    tried = 0
+    for one in list(parts):
         for other in parts:
             if one is other:
                 continue
+            tried += 1
+            if tried > PAIRS:
+                break
             gap = component.bounds(arithmetic.sub(one, other) if least else arithmetic.sub(other, one))[0]
             if gap is not None and gap >= 0:  # `one` never beats `other`
-                rest = [part for part in parts if part is not one]
-                return (extremes.minimum if least else extremes.maximum)(*rest)
-    return None
+                parts = [part for part in parts if part is not one]
+                break
+    if len(parts) == len(term.args):
+        return None
+    return (extremes.minimum if least else extremes.maximum)(*parts)
+
+
+def _not_beaten_by_ranges(component: Component, parts: list[Term], least: bool) -> list[Term]:
+    """Return the operands but those whose range lies wholly beyond that of one other operand."""
+    best: Term | None = None
+    limit = 0
+    for part in parts:
+        lo, hi = component.bounds(part)
+        end = hi if least else lo
+        if end is not None and (best is None or (end < limit if least else end > limit)):
+            best, limit = part, end
+    if best is None:
+        return parts
+    kept = []
+    for part in parts:
+        lo, hi = component.bounds(part)
+        near = lo if least else hi
+        if part is best or near is None or (near < limit if least else near > limit):
+            kept.append(part)
+    return kept
 
 
 def absorbed(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
     """An operand ``max(a, ...)`` of a ``min`` that has ``a`` too goes, and the other way round."""
     opposite = Op.MAX if term.op is Op.MIN else Op.MIN
-    kept = [p for p in term.args if p.op is not opposite or not any(among(inner, term.args) for inner in p.args)]
+    own = set(term.args)
+    kept = [part for part in term.args if part.op is not opposite or own.isdisjoint(part.args)]
     if len(kept) == len(term.args) or not kept:
         return None
     return (extremes.minimum if term.op is Op.MIN else extremes.maximum)(*kept)

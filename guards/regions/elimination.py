@@ -15,6 +15,7 @@ answer says so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count, product
 from math import lcm
@@ -63,7 +64,8 @@ def eliminate(rows: Iterable[Term], kept: Set[Term]) -> tuple[Term, bool]:
             continue
         made = _best(case, others, fresh) if cases + len(pending) < _CASES else None
         if made is None:  # give up the conditions on one of them
-            s = min(others, key=lambda s: (sum(s in row.symbols for row in case), s.order))
+            times = _times(case)
+            s = min(others, key=lambda s: (times[s], s.order))
             pending.append(tuple(row for row in case if s not in row.symbols))
             exact = False
         else:
@@ -91,10 +93,16 @@ def _put(row: Term, replacements: Mapping[Term, Term]) -> Term:
         return FALSE
 
 
+def _times(case: Rows) -> Counter[Term]:
+    """Return in how many rows each symbol occurs."""
+    return Counter([s for row in case for s in row.symbols])
+
+
 def _best(case: Rows, others: Set[Term], fresh: Iterator[int]) -> list[Rows] | None:
     """The cases that are left without one symbol, or that make one easier; as few as possible."""
     best: list[Rows] | None = None
-    for s in sorted(others, key=lambda s: (sum(s in row.symbols for row in case), s.order)):
+    times = _times(case)
+    for s in sorted(others, key=lambda s: (times[s], s.order)):
         made = _without(case, s) or _split(case, s, fresh)
         if made is not None and (best is None or len(made) < len(best)):
             best = made

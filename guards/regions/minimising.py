@@ -27,6 +27,7 @@ from guards.terms import boolean
 from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Monomials, Op, Term, among
 
+_MOST = 300  # conditions that depend on each other: of more, only those go that bound a form less tightly than another
 _MANY = 24  # conditions left after the cheap rungs, from which on they are asked together
 
 
@@ -55,6 +56,12 @@ def needed(
     everything = list(range(len(conditions)))
     if empty_range(ranges) or among(FALSE, conditions):
         return everything
+    large = {index for group in components(conditions) if len(group) > _MOST for index in group}
+    if large:
+        tight = [index for index in _tightest(conditions) if index in large]
+        small = [index for index in everything if index not in large]
+        found = needed([conditions[index] for index in small], ranges, effort, given)
+        return sorted([*tight, *(small[index] for index in found)])
     facts = start = facts_of(ranges, given)
     conditions = [guarded(condition, start) for condition in conditions]
     kept: list[int] = []

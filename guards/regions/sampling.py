@@ -68,6 +68,10 @@ def _runs(conditions: Sequence[Term], ranges: Ranges) -> dict[str, list[_Run]]:
     return found
 
 
+_WORK = 60_000
+"""Values times conditions that the walks of one sample may take: a few seconds where they are many."""
+
+
 @whole_question()
 def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0) -> list[Values]:
     """Up to ``count`` different points of the region, far from each other; fewer only where no more were found.
@@ -95,7 +99,8 @@ def sample(conditions: Sequence[Term], ranges: Ranges, count: int, seed: int = 0
     runs = _runs(conditions, ranges)
     pool: dict[tuple[int, ...], Values] = {}
     ends: set[tuple[int, ...]] = set()
-    for _ in range(_POOL * _TRIES * count):
+    work = len(ranges) * (1 + len(conditions))  # of one walk: each value is taken in by all conditions
+    for _ in range(min(_POOL * _TRIES * count, _WORK // work)):
         walked = _walk(facts, list(ranges), rng, runs)
         if walked is not None and holds(conditions, ranges, walked[0]):
             key = tuple(walked[0][name] for name in ranges)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from guards.terms import boolean
+from guards.terms import boolean, extremes
 from guards.terms.term import Op, Term
+
+MOST_CASES = 24
+"""Operands of a ``min`` or ``max`` that are told apart one by one, each compared with all others; more are halved."""
 
 
 def cases(part: Term) -> list[tuple[Term, Term]]:
@@ -25,6 +28,11 @@ def cases(part: Term) -> list[tuple[Term, Term]]:
     if op is not Op.MIN and op is not Op.MAX:
         return []
     wins = boolean.le if op is Op.MIN else boolean.ge
+    if len(part.args) > MOST_CASES:
+        extreme = extremes.minimum if op is Op.MIN else extremes.maximum
+        middle = len(part.args) // 2
+        first, second = extreme(*part.args[:middle]), extreme(*part.args[middle:])
+        return [(wins(first, second), first), (wins(second, first), second)]
     found: list[tuple[Term, Term]] = []
     for taken in part.args:
         beaten = [wins(taken, other) for other in part.args if other is not taken]

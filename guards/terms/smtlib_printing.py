@@ -7,8 +7,9 @@ says so in terms of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from guards.errors import GuardsError
 from guards.terms.fold import fold
 from guards.terms.printing import LONGEST, tree_sizes
 from guards.terms.term import Op, Term, children, postorder
@@ -21,6 +22,8 @@ _RESERVED = {
 
 
 def _name(name: str) -> str:
+    if "|" in name or "\\" in name:
+        raise GuardsError(f"SMT-LIB has no symbol for the name {name!r}: it may hold neither | nor a backslash")
     return name if _PLAIN.match(name) and name not in _RESERVED else f"|{name}|"
 
 
@@ -41,17 +44,12 @@ def _node(term: Term, operands: list[str]) -> str:
             parts.append(_number(constant))
         return f"(+ {' '.join(parts)})" if len(parts) > 1 else parts[0]
     if op is Op.FLOORDIV or op is Op.MOD:
-        a, b = operands
         word = "div" if op is Op.FLOORDIV else "mod"
         if term.args[1].op is Op.CONST:
-            return f"({word} {a} {b})"
-        other = f"({word} (- {a}) (- {b}))"
-        return f"(ite (> {b} 0) ({word} {a} {b}) {other if op is Op.FLOORDIV else f'(- {other})'})"
+            return f"({word} {operands[0]} {operands[1]})"
+        return _bound(operands[0], operands[1], lambda a, b: _divided(word, a, b))
     if op is Op.MIN or op is Op.MAX:
-        result = operands[0]
-        for part in operands[1:]:
-            result = f"(ite ({'<=' if op is Op.MIN else '>='} {result} {part}) {result} {part})"
-        return result
+        return _extreme("<=" if op is Op.MIN else ">=", operands)
     if op is Op.TRUE or op is Op.FALSE:
         return "true" if op is Op.TRUE else "false"
     if op is Op.NE:
@@ -59,6 +57,30 @@ def _node(term: Term, operands: list[str]) -> str:
     word = {Op.MUL: "*", Op.ITE: "ite", Op.EQ: "=", Op.LE: "<=", Op.AND: "and", Op.OR: "or"}[op]
     tail = " 0" if op in (Op.EQ, Op.LE) else ""
     return f"({word} {' '.join(operands)}{tail})"
+
+
+_LEFT, _RIGHT = "guards!left", "guards!right"
+
+
+def _bound(a: str, b: str, body: Callable[[str, str], str]) -> str:
+    """Return ``body`` of two operands, which it may write several times: longer ones get names by ``let``."""
+    names = [name if text.startswith("(") else text for name, text in ((_LEFT, a), (_RIGHT, b))]
+    pairs = " ".join(f"({name} {text})" for name, text in zip(names, (a, b), strict=True) if name is not text)
+    return f"(let ({pairs}) {body(*names)})" if pairs else body(*names)
+
+
+def _divided(word: str, a: str, b: str) -> str:
+    other = f"({word} (- {a}) (- {b}))"
+    return f"(ite (> {b} 0) ({word} {a} {b}) {other if word == 'div' else f'(- {other})'})"
+
+
+def _extreme(sign: str, operands: list[str]) -> str:
+    """Return the least or greatest of the operands, halved again and again: as long as they are, and not deep."""
+    if len(operands) == 1:
+        return operands[0]
+    middle = len(operands) // 2
+    first, second = _extreme(sign, operands[:middle]), _extreme(sign, operands[middle:])
+    return _bound(first, second, lambda a, b: f"(ite ({sign} {a} {b}) {a} {b})")
 
 
 def smtlib(*formulas: Term, ranges: Mapping[str, tuple[int | None, int | None]] | None = None) -> str:
