@@ -340,9 +340,12 @@ class Compiled(Reports, Warming):
 
     # -- looking at it
     def explain_miss(self) -> str:
-        """Why the last recompile happened: which guard of the nearest entry failed, in one sentence."""
-        none = "There was no recompile: no call has missed since the first trace."
-        return none if self._last_miss is None else self._last_miss.explain()
+        """Why the last recompile happened: what kept the nearest entry from serving the call, in one sentence."""
+        if self._last_miss is not None:
+            return self._last_miss.explain()
+        refused = self._refusals.fallbacks + self._budget.untraced
+        ran = f" ({refused:,} calls ran eagerly: see explain_fallback())" if refused else ""
+        return f"There was no recompile: no call has been traced since the first trace{ran}."
 
     def reset(self) -> None:
         """Forgets all entries, graphs, counters and what was learnt about changing sizes."""

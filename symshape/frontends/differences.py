@@ -86,7 +86,22 @@ def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, .
     return found
 
 
-@attrs.frozen(eq=False)
+GUARDS, STATE, ARGUMENTS, NESTING = range(4)
+"""What keeps an entry from serving a call, from the nearest to the farthest: a failed guard, changed state …"""
+
+
+def _distance(example: Call, modes: Modes, miss: Miss, differences: Sequence[str]) -> int:
+    """Return which of ``GUARDS``, ``STATE``, ``ARGUMENTS`` and ``NESTING`` keeps an entry from serving a call."""
+    if not differences:
+        return GUARDS
+    call = miss.call
+    if call.nesting != example.nesting:
+        return NESTING
+    same = call.keys == example.keys and call.duplicates == example.duplicates and miss.modes == modes
+    return STATE if same else ARGUMENTS
+
+
+@attrs.define(eq=False)
 class Miss:
     """What a miss looked like: enough to explain it later.
 
@@ -98,6 +113,7 @@ class Miss:
         entries: what answers each entry of that time (none, once an object that it was traced for has died), with
             what had changed in the state that it was traced in.
         answers: what the call answered to what programs asked of their arguments.
+        why_gone: why the last entry before it left, where there was none.
     """
 
     function: str
@@ -106,36 +122,50 @@ class Miss:
     modes: Modes
     entries: Sequence[tuple[Callable[[], Entry | None], tuple[str, ...]]]
     answers: Mapping[Question, Hashable] = attrs.field(factory=dict)
+    why_gone: str = ""
+    _text: str = attrs.field(default="", init=False)
 
     def explain(self) -> str:
-        """Why the call was traced: which guard of the nearest entry failed, in one sentence."""
-        best: tuple[int, int, list[str]] | None = None
+        """Return why the call was traced: what kept the nearest entry from serving it, in one sentence.
+
+        An entry of the call's own structure, of which a guard failed, is nearer than any of another structure.  The
+        sentence is made once: entries may leave afterwards.
+        """
+        self._text = self._text or f"{self.function} was traced again because {self._why()}."
+        return self._text
+
+    def _why(self) -> str:
+        if not self.entries:
+            return f"no program was left: {self.why_gone}"
+        best: tuple[int, int, int, list[str]] | None = None
         for found, changes in self.entries:
             entry = found()
             if entry is None:
                 continue
-            reasons = self._reasons(entry, changes)
-            rank = (len(reasons), -entry.number)
-            if reasons and (best is None or rank < best[:2]):
+            distance, reasons = self._reasons(entry, changes)
+            rank = (distance, len(reasons), -entry.number)
+            if reasons and (best is None or rank < best[:3]):
                 best = (*rank, reasons)
         if best is None:  # state that changes while it is looked at, by another thread
-            return f"{self.function} was traced again because state that it reads had changed."
-        count, number, reasons = best
+            return "state that it reads had changed"
+        _, count, number, reasons = best
         more = f" (and {count - 1} more)" if count > 1 else ""
-        return f"{self.function} was traced again because {reasons[0]}{more}; the nearest entry is number {-number}."
+        return f"{reasons[0]}{more}; the nearest entry is number {-number}"
 
-    def _reasons(self, entry: Entry, changes: Sequence[str]) -> list[str]:
-        differences = structure_differences(entry.program, self.call, self.modes, changes, self.answers)
-        return differences or violation_sentences(entry.program, entry.guards, self.values)
+    def _reasons(self, entry: Entry, changes: Sequence[str]) -> tuple[int, list[str]]:
+        program = entry.program
+        differences = structure_differences(program, self.call, self.modes, changes, self.answers)
+        distance = _distance(program.call, program.modes, self, differences)
+        return distance, differences or violation_sentences(program, entry.guards, self.values)
 
 
 def miss_of(
     function: str, call: Call, values: tuple[int, ...], cache: EntryCache, questions: Sequence[Question]
 ) -> Miss | None:
     """What can be said of a miss only now: the state changes; None for the first trace."""
-    if not cache.entries:
+    if not cache.entries and not cache.why_gone:
         return None
     changes = {id(branch): tuple(branch.state.changes()) for branch in cache.branches}
     places = [(each.held(), changes[id(branch)]) for branch in cache.branches for each in branch.entries()]
     answered = dict(zip(questions, answers(questions, call.leaves), strict=True))
-    return Miss(function, skeleton(call), values, modes_now(), places, answered)
+    return Miss(function, skeleton(call), values, modes_now(), places, answered, cache.why_gone)

@@ -81,6 +81,7 @@ class EntryCache:
         plain, plain_until: what calls run before this one, and look for no entry (see ``plain_calls.py``).
         makers: make the keys that the memo knows calls by.
         history: what happened, for people.
+        why_gone: why the last entry left, in words; empty where none has left.
     """
 
     plain: Callable[..., Any]  # set by who counts on it
@@ -94,6 +95,7 @@ class EntryCache:
         self.branches: tuple[Branch, ...] = ()
         self.entries: tuple[Entry, ...] = ()
         self.evictions = 0
+        self.why_gone = ""
         self.history = History()
         self.lock = forks.lock()
         self._busy = False
@@ -276,7 +278,7 @@ class EntryCache:
                 while self._lost and not outer:
                     entry = self._lost.popleft()
                     if not entry.gone:
-                        self._remove(entry)
+                        self._remove(entry, "an object that it was traced for no longer exists")
                         gone.append(entry)
             finally:
                 self._busy = outer
@@ -297,14 +299,15 @@ class EntryCache:
         gone: list[Entry] = []
         while len(self.entries) > self._max_entries:
             oldest = min((each for each in self.entries if each is not newest), key=lambda each: each.last_used)
-            self._remove(oldest)
+            self._remove(oldest, "the cache was full")
             gone.append(oldest)
             self.evictions += 1
             self.history.note("evicted", self.clock, entry=oldest.number, text="the cache was full")
         return gone
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: Entry, why: str) -> None:
         entry.gone = True
+        self.why_gone = why
         self.entries = tuple(each for each in self.entries if each is not entry)
         for branch in self.branches:
             held = [(structure, each) for structure, each in branch.families.items() if entry in each.entries]
@@ -316,12 +319,12 @@ class EntryCache:
             branch.memo = {key: found for key, found in branch.memo.items() if found[0] is not entry}
         self.branches = tuple(branch for branch in self.branches if branch.families)
 
-    def discard(self, entry: Entry) -> None:
-        """Lets an entry go that turned out to be wrong; nothing if it has left already."""
+    def discard(self, entry: Entry, why: str = "it can serve no more calls") -> None:
+        """Removes an entry that can serve no more calls, and notes why; nothing if it has left already."""
         with self.changing():
             if entry.gone:
                 return
-            self._remove(entry)
+            self._remove(entry, why)
         _release((entry,))
 
     def clear(self) -> None:
@@ -329,6 +332,7 @@ class EntryCache:
         with self.changing():
             gone, self.entries, self.branches = self.entries, (), ()
             self.evictions = self.clock = self.plain_until = 0
+            self.why_gone = ""
             self.history.clear()
             for entry in gone:
                 entry.gone = True

@@ -44,7 +44,7 @@ class Presumptions:
         for entry in self._cache.entries:
             if entry.around is failing and _SELDOM * failing.in_vain > sum(each.calls for each in entry.seen.values()):
                 self._allowed = False
-                self._cache.discard(entry)
+                self._cache.discard(entry, "what it took for granted of data often did not hold")
 
     def clear(self) -> None:
         """Forgets what failed."""

@@ -43,6 +43,7 @@ _TRACES = 8
 """Traces with variables before a function is asked whether it is traced at every other call."""
 
 
+_MOST_NAMED = 4  # places in a sentence
 _SHORTEST, _LONGEST = 64, 4096
 """Calls that then run as they are, before any is traced again: twice as many each time."""
 
@@ -209,8 +210,7 @@ class Layout:
         new = {each.where: each for each in changed_floats(last.program.state) if each.where not in known}
         if new:
             self.add(list(new.values()), cache.clock)
-            for each in cache.entries:
-                cache.discard(each)
+            _discard_all(cache, list(new.values()))
             raise AskAgain
 
     def vary(self, call: Call, leaves: Collection[int]) -> None:
@@ -313,8 +313,7 @@ def grow(
     except InputError:  # of a kind that cannot be given
         return None
     layout.add(new, cache.clock)
-    for each in cache.entries:
-        cache.discard(each)
+    _discard_all(cache, new)
     variables = layout.of(layout.read(), 0)
     _, structure, _ = read(fn, args, kwargs, variables)
     call = take_apart(fn, args, kwargs, variables)
@@ -324,6 +323,13 @@ def grow(
         raise AskAgain
     more = [Slot(source, arithmetic.const(value)) for source, value in pairs[len(program.slots) :]]
     return attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)), call, structure
+
+
+def _discard_all(cache: EntryCache, new: Sequence[Variable]) -> None:
+    """Remove the entries that were traced before these places were read at each call."""
+    names = ", ".join(each.name for each in new[:_MOST_NAMED]) + (", …" if len(new) > _MOST_NAMED else "")
+    for each in cache.entries:
+        cache.discard(each, f"{names} changed since the trace, and is read at each call from now on")
 
 
 def _numbers(program: Program, layout: Layout, cache: EntryCache) -> list[Number]:

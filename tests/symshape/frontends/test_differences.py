@@ -121,3 +121,94 @@ class TestExplanations:
         ]
         (miss,) = [each for each in seen if isinstance(each, events.CacheMiss)]
         assert miss.reason == f.explain_miss()
+
+
+class TestEveryMissIsExplained:
+    """Each trace after the first has a sentence of its own, whatever became of the entries before it."""
+
+    def told(self, f: Any, calls: list[Any]) -> list[str]:
+        found: list[str] = []
+        for call in calls:
+            before = f.stats().traces
+            call()
+            if before and f.stats().traces > before:
+                found.append(f.explain_miss())
+        return found
+
+    def test_a_rate_that_a_scheduler_changes(self) -> None:
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        f = symshape.compile(step)
+        texts = self.told(f, [lambda: (f(torch.ones(3, 4)), scheduler.step())] * 4)
+        assert len(texts) == f.stats().traces - 1 > 0
+        assert "optimizer.param_groups[0]['lr'] changed since the trace" in texts[0]
+        assert "no recompile" not in " ".join(texts)
+
+    def test_entries_that_left_because_the_cache_was_full(self) -> None:
+        f = symshape.compile(lambda x, k: x * 2 if k == "a" else x, options={"max_entries": 1}, dynamic=False)
+        texts = self.told(f, [lambda k=k: f(torch.ones(3), k) for k in "abab"])
+        assert len(texts) == 3
+        assert all("k is the str" in text for text in texts)
+
+    def test_an_entry_whose_object_is_gone(self) -> None:
+        f = symshape.compile(lambda x, m: m(x))
+        f(torch.ones(2, 3), nn.Linear(3, 3))
+        texts = self.told(f, [lambda: f(torch.ones(2, 3), nn.Linear(3, 3))])
+        assert texts == [
+            f"{symshape.user_code.name_of(f.fn)} was traced again because no program was left: an object that it was "
+            "traced for no longer exists."
+        ]
+
+    def test_the_sentence_outlives_the_entries(self) -> None:
+        f = symshape.compile(lambda x, k=1: x * k)
+        f(torch.ones(3))
+        f(torch.ones(3, dtype=torch.float64))
+        text = f.explain_miss()
+        assert "x is a contiguous float64" in text
+        f.reset()
+        assert "no recompile" in f.explain_miss()
+
+    def test_calls_that_ran_eagerly_are_mentioned(self) -> None:
+        f = symshape.compile(lambda x: x.sum().item() > 0 and x.tolist())
+        with pytest.warns(symshape.FallbackWarning):
+            f(torch.ones(3))
+        assert "1 calls ran eagerly: see explain_fallback()" in f.explain_miss()
+
+
+class TestTheNearestEntry:
+    """An entry of the call's own structure is nearer than any of another structure."""
+
+    def test_two_failed_guards_are_nearer_than_another_dtype(self) -> None:
+        f = symshape.compile(lambda x, y: x + y.sum(), dynamic=False)
+        f(torch.ones(3), torch.ones(4))
+        f(torch.ones(5, dtype=torch.float64), torch.ones(6))
+        f(torch.ones(5), torch.ones(6))
+        text = f.explain_miss()
+        assert "x.size(0) == 3" in text
+        assert "(and 1 more); the nearest entry is number 0" in text
+
+    def test_changed_state_is_nearer_than_another_nesting(self) -> None:
+        model = nn.Linear(3, 3)
+        f = symshape.compile(lambda x: model(x[0] if isinstance(x, list) else x))
+        f([torch.ones(2, 3)])
+        f(torch.ones(2, 3))
+        model.weight = nn.Parameter(torch.ones(3, 3, dtype=torch.float32), requires_grad=False)
+        f(torch.ones(2, 3))
+        assert "number 1" in f.explain_miss()
+        assert "called with" not in f.explain_miss()
+
+    def test_of_arguments_the_fewest_differences(self) -> None:
+        f = symshape.compile(lambda x, y: x.sum() + y.sum(), dynamic=True)
+        f(torch.ones(3, dtype=torch.float64), torch.ones(4, dtype=torch.float64))
+        f(torch.ones(3, dtype=torch.float64), torch.ones(4))
+        f(torch.ones(3), torch.ones(4))
+        assert "number 1" in f.explain_miss()
