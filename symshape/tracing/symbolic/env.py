@@ -14,6 +14,7 @@ from typing import Any
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.facts.facts import Facts
+from guards.regions.universal import for_all
 from guards.sets.guard import Guard
 from guards.sets.origin import Origin
 from guards.sets.sources import IntArg, Source
@@ -214,6 +215,9 @@ class ShapeEnv:
         """
         way = raising_branches.way_on() if raises is None or raising_branches.is_caught() else (False, raises)
         if way is None:
+            for chosen in (condition, negated):
+                if self._guarded(chosen):
+                    return chosen is condition
             answer = self.data.holds(condition)
             if answer is not None:  # each call is asked
                 self.facts = self.facts.assume(condition if answer else negated)
@@ -228,6 +232,15 @@ class ShapeEnv:
         truth, kind = way
         self.expect_true(condition if truth else negated, f"the program raises {kind.__name__} here", kind)
         return truth
+
+    def _guarded(self, condition: Term) -> bool:
+        """Record guards on sizes under which ``condition`` holds whatever the data; False if no guards are found."""
+        found = for_all(condition, self.facts, self.hints)
+        if found is None:
+            return False
+        self._assume(found, self.origin())
+        self._true.add(condition)
+        return True
 
     def _usual(self, condition: Term) -> tuple[bool | None, str]:
         """What is nearly always so, and what that means."""
