@@ -3,12 +3,11 @@
 A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python.  A program that
 asks would take another branch than in eager.  So the names ``isinstance`` and ``type`` in traced code mean functions of
 ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number, ``divmod``, ``max``,
-``min`` and ``print``; code that is not recorded (see ``state/trusted``) keeps Python's.
+``min``, ``sorted`` and ``print``; code that is not recorded (see ``state/trusted``) keeps Python's.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import operator
@@ -21,7 +20,7 @@ import torch
 
 from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import OF_ONE, OF_TWO, float_term
-from symshape.tracing.intercept import whole_numbers
+from symshape.tracing.intercept import size_extremes, whole_numbers
 from symshape.tracing.intercept.number_methods import is_of_data
 from symshape.tracing.intercept.number_operators import PLAIN, as_integer, is_ours, of_numpy, stands_for
 from symshape.tracing.intercept.ranges import SymbolicRange, plain_range
@@ -38,6 +37,7 @@ _stand_ins: Collection[int] = ()
 _HASHING = (dict.__contains__, set.__contains__, frozenset.__contains__)
 _NUMBERS = (int, float, complex, torch.SymInt, torch.SymFloat)
 _MOST_COMPARED = 64  # each may leave a guard
+_SEQUENCES = (list, tuple, torch.Size)
 
 
 def plain_isinstance(value: object, kinds: Any) -> bool:
@@ -127,20 +127,16 @@ def _is_inexact(number: Any) -> bool:
     return is_ours(number) and number.node.ratio() is None
 
 
-def _have_integers_of_data(numbers: Sequence[Any]) -> bool:
-    """Whether numbers are integers, some of which only data tell."""
-    known = [type(each) is torch.SymInt and is_ours(each) and not each.node.has_hint() for each in numbers]
-    return any(known) and all(type(each) in (int, torch.SymInt) for each in numbers)
-
-
 def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
-    """``max`` or ``min``, for which numbers that only data tell are a formula: which one it is need not be known."""
-    choose_integer = {"max": torch.sym_max, "min": torch.sym_min}[name]
+    """``max`` or ``min``, for which the greatest of several sizes is a term: which one it is need not be known."""
+    choose_size = {"max": size_extremes.greatest, "min": size_extremes.least}[name]
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        listed = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
-        if len(listed) > 1 and not kwargs and _have_integers_of_data(listed):
-            return functools.reduce(choose_integer, listed)
+        if len(args) == 1:
+            args = (size_extremes.listed_once(args[0]),)
+        listed = args[0] if len(args) == 1 and type(args[0]) in _SEQUENCES else args
+        if kwargs.keys() <= {"default"} and (len(args) == 1 or not kwargs) and size_extremes.is_term(listed):
+            return choose_size(listed)
         kinds = {type(each) for each in args}
         if len(args) < 2 or kwargs or torch.SymFloat not in kinds or not kinds <= {float, torch.SymFloat}:
             return choose(*args, **kwargs)
@@ -348,6 +344,7 @@ REPLACED = {
     "divmod": plain_divmod,
     "max": _chosen("max", max),
     "min": _chosen("min", min),
+    "sorted": size_extremes.plain_sorted,
     "print": plain_print,
 }
 """Names of Python's that mean something of ours in traced code."""

@@ -18,6 +18,7 @@ import torch
 
 from symshape.graph import numpy_terms
 from symshape.tracing.intercept.number_operators import PLAIN, as_numpys, is_float64, is_ours, plain
+from symshape.tracing.intercept.size_extremes import greatest, least
 from symshape.tracing.intercept.stand_ins import standing_for
 from symshape.tracing.symbolic.nodes import numpy_floats
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
@@ -173,10 +174,10 @@ def functions() -> Mapping[int, Any]:
     by_name: dict[str, Callable[[Any], Any]] = {
         "prod": math.prod,
         "sum": sum,
-        "max": max,
-        "amax": max,
-        "min": min,
-        "amin": min,
+        "max": greatest,
+        "amax": greatest,
+        "min": least,
+        "amin": least,
     }
     found: dict[int, Any] = {
         id(function := getattr(numpy, name)): standing_for(function, _of_sizes(function, choose))
