@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from symshape.errors import UnsupportedError
 from symshape.tracing.intercept.fallbacks import is_taken_apart, take_apart
 from symshape.tracing.intercept.scans import loop
+from symshape.tracing.intercept.vmapped_branches import under_gradients
 from symshape.tracing.op_plans import plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
@@ -53,8 +54,10 @@ class TracingMode(TorchDispatchMode):
         if not isinstance(func, OpOverload):
             return self._higher_order(func, args, kwargs or {})
         answer = _metadata.get(id(func))
-        if answer is not None and type(args[0]) is SymbolicTensor:
-            return answer(*args)
+        if answer is not None:
+            asked = args[0] if type(args[0]) is SymbolicTensor else under_gradients(args[0])
+            if asked is not None:
+                return answer(asked, *args[1:])
         taken_apart = plan_of(func).taken_apart
         if taken_apart and is_taken_apart(taken_apart, args, kwargs):
             with self:

@@ -28,6 +28,7 @@ from symshape.tracing.intercept import (
     sized_composites,
     spectra,
     statistics,
+    transformed_composites,
     unbacked_composites,
     values_alone,
 )
@@ -246,6 +247,7 @@ _handlers.update(
 for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
     _handlers[getattr(torch.Tensor, _name)] = _refuse(f"Tensor.{_name}()")
 
+
 _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.tolist: _tolist,
     torch.Tensor.__bool__: _truth_outside,
@@ -254,6 +256,7 @@ _readers: dict[Any, Callable[..., Any]] = {
     torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
     torch.nn.functional.interpolate: interpolate.of_outside,
     **autograd.OF_ANY_TENSOR,
+    **transformed_composites.HANDLERS,
 }
 """What reads or changes real tensors (parameters, buffers, constants around the function) past every dispatcher."""
 

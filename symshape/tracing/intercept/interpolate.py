@@ -7,7 +7,7 @@ Source: torch/nn/functional.py (interpolate), ATen/native/UpSample.cpp (compute_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ _NEAREST = ("nearest", "nearest-exact")
 
 
 def interpolate(
-    input: SymbolicTensor,  # noqa: A002 - torch's own name
+    input: torch.Tensor,  # noqa: A002 - torch's own name
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
@@ -44,8 +44,8 @@ def interpolate(
     antialias: bool = False,
 ) -> torch.Tensor:
     """``F.interpolate``; calls that it would refuse, and modes that need no help, go to it."""
-    spec = input._spec
-    dims = len(spec.sizes) - 2
+    sizes: Sequence[Any] = input._spec.sizes if type(input) is SymbolicTensor else input.shape
+    dims = len(sizes) - 2
     op = _OPS.get((mode, dims + 2, antialias))
     given = scale_factor if size is None else size
     each = list(given) if isinstance(given, (list, tuple)) else [given] * max(dims, 0)
@@ -58,13 +58,13 @@ def interpolate(
         and not (recompute_scale_factor and scale_factor is None)
         and not (align_corners is not None and mode in _NEAREST)
     )
-    symbolic = any(type(s) is IntNode for s in spec.sizes) or any(isinstance(s, torch.SymInt) for s in each)
+    symbolic = any(isinstance(s, (IntNode, torch.SymInt)) for s in (*sizes, *each))
     if not fine or not symbolic:
         return _plain_interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     assert op is not None
     scales: list[float | None] = [None] * dims
     if scale_factor is not None:
-        wanted = [_scaled(outward(s), float(factor)) for s, factor in zip(spec.sizes[2:], each, strict=True)]
+        wanted = [_scaled(outward(s), float(factor)) for s, factor in zip(sizes[2:], each, strict=True)]
         if not recompute_scale_factor:
             scales = [float(factor) for factor in each]
     else:
@@ -74,7 +74,12 @@ def interpolate(
 
 
 def of_outside(input: torch.Tensor, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
-    """``F.interpolate`` of a parameter, a buffer or a constant, whose new size may be symbolic."""
+    """``F.interpolate`` of a parameter, a buffer or a constant, whose new size may be symbolic.
+
+    A tensor inside of a transform of ``torch.func`` may have symbolic sizes itself.
+    """
+    if torch._C._functorch.is_functorch_wrapped_tensor(input):
+        return interpolate(input, size, scale_factor, *args, **kwargs)
     given = scale_factor if size is None else size
     each = given if isinstance(given, (list, tuple)) else (given,)
     if not any(type(s) in (torch.SymInt, SymbolicTensor) for s in each):

@@ -15,6 +15,7 @@ from torch._functorch.vmap import vmap_increment_nesting
 from torch.utils import _pytree as pytree
 
 from symshape.errors import UnsupportedError
+from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _Function = Callable[..., Any]
 
@@ -22,6 +23,19 @@ _Function = Callable[..., Any]
 def is_transformed() -> bool:
     """Whether one of ``torch.func``'s transforms is at work."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def under_gradients(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the symbolic tensor that gradient transforms wrap, which has the same sizes; None: there is none.
+
+    ``torch.vmap`` hides a dimension, so a tensor that it wraps has other sizes than the one inside.
+    """
+    wrapped = torch._C._functorch.is_gradtrackingtensor
+    if not wrapped(tensor):
+        return None
+    while wrapped(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor if type(tensor) is SymbolicTensor else None
 
 
 def cond_of_examples(

@@ -29,8 +29,12 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _ADVICE = "a traced function must return its results (or write into a buffer in place)"
 _OF_PYTHON = frozenset({"__abstractmethods__", "_abc_impl", "__annotations__", "__builtins__", "__warningregistry__"})
-_NOTES = _OF_PYTHON | {"__dynamo_disable"}
-"""Names that Python and torch note things under: torch for a function that Dynamo leaves alone, at its first call."""
+_SIZES = {f"_{sym}{what}_capsule" for sym in ("", "sym_") for what in ("sizes", "strides")}
+_NOTES = _OF_PYTHON | {"__dynamo_disable"} | _SIZES
+"""Names that Python and torch note things under.
+
+Torch notes that Dynamo leaves a function alone, at its first call, and on a wrapped tensor the sizes that it was told.
+"""
 
 
 def undo(recorder: Recorder) -> Changes:
