@@ -344,6 +344,8 @@ def _arange_of_floats(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Si
     if dtype is torch.int64 and None not in (first, last, by) and under_first == under_last == under_by == 1:
         return _arange_of_integers(first, last, by)
     if dtype is torch.int64 or type(by) is not int or not 0 < abs(by) < _FEW or None in (first, last):
+        if dtype is not torch.int64 and isinstance(step, (int, float)) and step:
+            return _ceil_of_quotient(start, end, float(step))
         start, end, step = (n if isinstance(n, (int, float)) else float(n.guard_float()) for n in (start, end, step))
         return _arange_static(start, end, step, dtype)
     span = last * under_first - first * under_last
@@ -351,6 +353,25 @@ def _arange_of_floats(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Si
     if not known(span >= 0):
         check(span >= 0, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")
     return ceil_div(span * under_by, under_first * under_last * by)
+
+
+def _ceil_of_quotient(start: Any, end: Any, step: float) -> Size:
+    """``ceil((end - start) / step)`` in double precision, as eager computes it; a bound is symbolic.
+
+    A symbolic bound knows how to compute and to round.  What cannot be rounded for all sizes is fixed.
+    """
+    like = start if isinstance(end, (int, float)) else end
+    if not any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end)):
+        span = (end - start).sym_float()  # exact
+    else:
+        one, other = (like.wrap_float(float(n)) if isinstance(n, (int, float)) else n.sym_float() for n in (start, end))
+        span = other if isinstance(start, (int, float)) and start == 0 else other.sub(one)
+    span, by = (span, step) if step > 0 else (span.neg(), -step)
+    whole = span.floor()
+    fits = whole >= 0 if whole.maybe_as_int() is None else whole.maybe_as_int() >= 0
+    check(fits, lambda: f"arange: bounds {start}, {end} are inconsistent with the sign of the step")
+    found = (span if by == 1 else span.truediv(like.wrap_float(by))).ceil()
+    return found if found.maybe_as_int() is None else found.maybe_as_int()
 
 
 _FEW = 2**10
