@@ -101,18 +101,29 @@ def components(conditions: Sequence[Term]) -> list[list[int]]:
     >>> components([ge(a, 1), gt(c, 2), gt(a + b, 3)])
     [[0, 2], [1]]
     """
-    group_of: dict[Term, list[int]] = {}
-    groups: dict[int, list[int]] = {}
+    parents: dict[Term, Term] = {}  # of symbols: two with one root are in one group
+    for condition in conditions:
+        first: Term | None = None
+        for s in condition.symbols:
+            root = _root(parents, s)
+            if first is None:
+                first = root
+            else:
+                parents[root] = first
+    groups: dict[Term | int, list[int]] = {}
     for index, condition in enumerate(conditions):
-        merged = [index]
-        for found in {id(g): g for s in condition.symbols if (g := group_of.get(s)) is not None}.values():
-            merged = found + merged
-            groups.pop(id(found))
-        groups[id(merged)] = merged
-        for member in merged:
-            for s in conditions[member].symbols:
-                group_of[s] = merged
-    return sorted(sorted(group) for group in groups.values())
+        symbol = next(iter(condition.symbols), None)
+        groups.setdefault(index if symbol is None else _root(parents, symbol), []).append(index)
+    return list(groups.values())
+
+
+def _root(parents: dict[Term, Term], symbol: Term) -> Term:
+    """Return the symbol that stands for the group of ``symbol``, and shorten the way to it."""
+    above = parents.setdefault(symbol, symbol)
+    while above is not symbol:
+        parents[symbol] = parents[above]
+        symbol, above = above, parents[above]
+    return symbol
 
 
 @whole_question()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import torch
 from torch.utils import _pytree as pytree
 
+from guards.domains.interval_arithmetic import Pair
 from guards.facts.facts import Facts
+from guards.regions.satisfiability import components
 from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg, Size
 from guards.terms import arithmetic, fold
@@ -55,12 +57,10 @@ def piece_program(program: Program, piece: Subgraph, number: int) -> Program:
 
 
 def _ranges(program: Program, piece: Subgraph) -> dict[str, tuple[int | None, int | None]]:
-    """Those of symbols that arguments give, and what is known of others."""
+    """Return the ranges of the symbols of a piece: declared for arguments, derived from the conditions for others."""
     given = program.guards.ranges
-    named = {symbol.name for guard in piece.known for symbol in guard.term.symbols}
-    unknown = {arithmetic.symbol(name): (None, None) for name in named if name not in given}
-    ranges = {arithmetic.symbol(name): limits for name, limits in given.items()} | unknown
-    facts = Facts.make(ranges, [guard.term for guard in piece.known])
+    unknown = {arithmetic.symbol(name): (None, None) for name in piece.names if name not in given}
+    facts = _facts_about(unknown, given, [guard.term for guard in piece.known]) if unknown else Facts()
     found = {}
     for name in piece.names:
         if name in given:
@@ -69,6 +69,14 @@ def _ranges(program: Program, piece: Subgraph) -> dict[str, tuple[int | None, in
             interval = facts.interval(arithmetic.symbol(name)) if arithmetic.symbol(name) in unknown else None
             found[name] = (None, None) if interval is None else (interval.lo, interval.hi)
     return found
+
+
+def _facts_about(unknown: Mapping[Term, Pair], given: Mapping[str, Pair], conditions: Sequence[Term]) -> Facts:
+    """Return the facts about these symbols: of the conditions that are connected to one of them by shared symbols."""
+    groups = [[conditions[index] for index in group] for group in components(conditions)]
+    about = [row for group in groups if any(row.symbols & unknown.keys() for row in group) for row in group]
+    others = {symbol for row in about for symbol in row.symbols} - unknown.keys()
+    return Facts.make({**{each: given.get(each.name, (None, None)) for each in others}, **unknown}, about)
 
 
 def _given(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> Symbol:

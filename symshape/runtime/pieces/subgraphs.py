@@ -9,6 +9,7 @@ import attrs
 from torch.utils import _pytree as pytree
 
 from guards.regions.elimination import eliminate
+from guards.regions.satisfiability import components
 from guards.sets.guard import Guard
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Op
@@ -103,11 +104,19 @@ def _with_conditions(subgraph: Subgraph, holds: Sequence[Guard]) -> Subgraph:
 
 
 def _implied(names: set[str], holds: Sequence[Guard]) -> Iterator[Guard]:
-    """What conditions on others, too, say of these names alone: two that equal a third equal one another."""
+    """Yield what conditions that also mention other symbols imply for ``names``: two equal to a third are equal.
+
+    Conditions that share no symbol are looked at apart.  A group that mentions none of the names says nothing about
+    them, since the conditions hold together in the call that was traced.
+    """
     kept = {arithmetic.symbol(name) for name in names}
     others = [each.term for each in holds if each.term.symbols - kept]
-    found, _ = eliminate(others, kept)
-    yield from (Guard(term) for term in (found.args if found.op is Op.AND else (found,)) if term is not boolean.TRUE)
+    for group in components(others):
+        rows = [others[index] for index in group]
+        if any(row.symbols & kept for row in rows):
+            found, _ = eliminate(rows, kept)
+            parts = found.args if found.op is Op.AND else (found,)
+            yield from (Guard(term) for term in parts if term is not boolean.TRUE)
 
 
 def _names_of_tensors(graph: Graph) -> set[str]:
