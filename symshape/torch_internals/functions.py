@@ -8,7 +8,7 @@ answers these reads for the time of a trace.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FunctionType
@@ -104,8 +104,10 @@ class _Call:
         """Run the function's ``forward``."""
         given = args[1:] if args and args[0] is self.node else args
         result = own(*args, **kwargs)
-        if given is not args and self.node.dirty_tensors is None and self.node.non_differentiable is None:
-            result = _as_views(result, given)
+        if given is not args:
+            marked = (*(self.node.dirty_tensors or ()), *(self.node.non_differentiable or ()))
+            kept = {id(each) for each in given if isinstance(each, torch.Tensor)} - set(map(id, marked))
+            result = _as_views(result, kept)
         node = self.node if self.node.next_functions else None  # without edges autograd records nothing
         told = partial(self.end, given, kwargs, result, node)
         if type.__getattribute__(self.cls, "setup_context") is _FUNCTION.setup_context:
@@ -122,12 +124,16 @@ class _Call:
         return result
 
 
-def _as_views(result: Any, given: Sequence[Any]) -> Any:
-    """The result of ``forward`` with views of arguments that it returns, which ``apply`` makes of them otherwise."""
-    same = {id(each) for each in given if isinstance(each, torch.Tensor)}
-    if isinstance(result, tuple):
-        return tuple(map(partial(_as_views, given=given), result)) if type(result) is tuple else result
-    return result.view_as(result) if id(result) in same else result
+def _as_views(result: Any, given: Set[int]) -> Any:
+    """The result of ``forward`` with views of arguments that it returns, which ``apply`` makes of them otherwise.
+
+    Args:
+        result: what ``forward`` returned.
+        given: the ids of the arguments of which ``apply`` makes views that have a gradient.
+    """
+    if type(result) is tuple:
+        return tuple(_as_views(each, given) for each in result)
+    return result.view_as(result) if id(result) in given else result
 
 
 class _Reads(threading.local):

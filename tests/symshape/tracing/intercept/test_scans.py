@@ -106,7 +106,12 @@ def test_nothing_to_scan_raises_as_in_eager() -> None:
     fast = symshape.compile(_sums)
     fast(torch.rand(3, 8))
     fast(torch.rand(4, 9))
-    for x, said in ((torch.rand(0, 6), "same size in the mapped dimension"), (torch.rand(3, 0), "at least")):
-        for run in (_sums, fast):
-            with pytest.raises(ValueError, match=said):
-                run(x)
+    with pytest.raises(ValueError, match="same size in the mapped dimension"):
+        fast(torch.rand(0, 6))
+    try:
+        expected = _sums(torch.rand(3, 0))
+    except ValueError:
+        with pytest.raises(ValueError, match="at least"):
+            fast(torch.rand(3, 0))
+    else:  # torch 2.14 has nothing to compute there
+        assert torch.equal(fast(torch.rand(3, 0)), expected)
