@@ -92,7 +92,7 @@ $(GUARDS): $(BEGUN) setup.py $(wildcard guards/*.c guards/*.py guards/*/*.py) $(
 
 $(STAMP): $(INSTALLED) $(GUARDS) $(wildcard symshape/*/*.cpp symshape/*/*/*.cpp symshape/*/*/*.h)
 	@find symshape -name "*.so" -delete
-	@SYMSHAPE_PART=metadata SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
+	@SYMSHAPE_PART=native SYMSHAPE_COMPILE=$(COMPILE) "$(PY)" setup.py --quiet build_ext --inplace >build.log 2>&1 || { cat build.log >&2; exit 1; }
 	@rm -f build.log
 	@touch "$@"
 

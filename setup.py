@@ -1,8 +1,6 @@
 """Compiles the reasoning of ``guards`` with mypyc where a C compiler is at hand; everything else is in pyproject.toml.
 
-With it go, where torch is installed, the check of tensors' metadata (symshape/tracing/state/compiled_checks.cpp),
-what a trace notes of a program's reads (compiled_reads.cpp), and what stands between a call and the launch of its graph
-(symshape/calls/compiled_reading.cpp, symshape/runtime/runners/compiled_launch.cpp).
+With it go, where torch is installed, the extensions in C++ that symshape/native/extensions.py lists.
 
 The modules are ordinary Python and run as such where nothing was compiled, with the same answers and about a third of
 the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to compile an error; unset, a failure is told
@@ -13,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import os
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,12 +82,12 @@ BUILDING = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install"}
 
 
 def extensions() -> list[Extension]:
-    """What is to be compiled: nothing when it is not wanted, or when this run only asks for metadata."""
+    """What is to be compiled: nothing when it is not wanted, or when this run only asks for metadata of the package."""
     if WANTED == "0" or BUILDING.isdisjoint(sys.argv):
         return []
     os.chdir(HERE)
-    if PART == "metadata":
-        return metadata()
+    if PART == "native":
+        return native()
     paths = [f"guards/{name}.py" for name in COMPILED]
     try:
         from mypyc.build import mypycify
@@ -99,69 +98,38 @@ def extensions() -> list[Extension]:
             raise
         _tell("mypyc refuses", error)
         return []
-    return [*made, docstrings(), *([] if PART == "guards" else metadata())]
+    return [*made, docstrings(), *([] if PART == "guards" else native())]
 
 
-def metadata() -> list[Extension]:
-    """The check of tensors' metadata: for the torch that is installed, and for no other; none without its headers."""
-    source = Path("symshape/tracing/state/compiled_checks.cpp")
+def native() -> list[Extension]:
+    """Return the extensions of ``symshape/native/extensions.py``, for the torch that is installed and for no other.
+
+    There are none without torch and its headers, as where pip builds a wheel: they are compiled on first use then.
+    """
+    table = HERE / "symshape/native/extensions.py"
     try:
         import torch
     except ImportError:
         return []
     folder = Path(torch.__file__).parent
-    if not source.exists() or not (folder / "include" / "c10").exists():
+    if not table.exists() or not (folder / "include" / "c10").exists():
         return []
+    listed = runpy.run_path(str(table))
     return [
-        reads(),
-        with_torch(folder, "symshape.calls.compiled_reading"),
-        with_torch(folder, "symshape.runtime.runners.compiled_launch"),
         Extension(
-            "symshape.tracing.state.compiled_checks",
-            [str(source)],
-            include_dirs=[str(folder / "include")],
+            each.name,
+            [each.source],
+            include_dirs=[str(folder / "include"), str(folder / "include/torch/csrc/api/include")],
             library_dirs=[str(folder / "lib")],
-            libraries=["c10"],
-            define_macros=[("SYMSHAPE_TORCH", f'"{torch_version()}"')],
-            extra_compile_args=["-std=c++20", "-O2", "-g0"],
+            libraries=list(each.libraries),
+            define_macros=[("SYMSHAPE_TORCH", f'"{torch.__version__}"')],
+            depends=list(each.files),
+            extra_compile_args=list(listed["FLAGS"]),
             language="c++",
-            optional=WANTED != "1",  # a compiler that cannot: torch's own check serves
-        ),
+            optional=WANTED != "1",  # a compiler that cannot: Python's way serves
+        )
+        for each in listed["EXTENSIONS"]
     ]
-
-
-def with_torch(folder: Path, name: str) -> Extension:
-    """What asks torch by its own functions, and takes and makes Python's tensors."""
-    return Extension(
-        name,
-        [f"{name.replace('.', '/')}.cpp"],
-        include_dirs=[str(folder / "include"), str(folder / "include/torch/csrc/api/include")],
-        library_dirs=[str(folder / "lib")],
-        libraries=["c10", "torch_cpu", "torch_python"],
-        define_macros=[("SYMSHAPE_TORCH", f'"{torch_version()}"')],
-        depends=sorted(map(str, Path(name.replace(".", "/")).parent.glob("*.h"))),
-        extra_compile_args=["-std=c++20", "-O2", "-g0"],
-        language="c++",
-        optional=WANTED != "1",  # a compiler that cannot: Python's way serves
-    )
-
-
-def torch_version() -> str:
-    """Of the torch that is installed."""
-    import torch
-
-    return str(torch.__version__)
-
-
-def reads() -> Extension:
-    """The notes of a recording, which need nothing of torch's."""
-    return Extension(
-        "symshape.tracing.state.compiled_reads",
-        ["symshape/tracing/state/compiled_reads.cpp"],
-        extra_compile_args=["-std=c++20", "-O2", "-g0"],
-        language="c++",
-        optional=WANTED != "1",  # a compiler that cannot: the same in Python serves
-    )
 
 
 def docstrings() -> Extension:

@@ -32,7 +32,7 @@ CONFINED = {
     "numpy": {"symshape.exploring"},
     "rich": {"symshape.exploring", "symshape.frontends.cli"},
     "fsspec": {"symshape.store.remote"},
-    "platformdirs": {"symshape.store.disk"},
+    "platformdirs": {"symshape.native.cache", "symshape.store.disk"},
     "redis": {"symshape.store.remote"},
     "transformers": {"symshape.exploring", "symshape.frontends.cli"},
     "typer": {"symshape.frontends.cli"},
@@ -57,7 +57,7 @@ FLOORS = {
     ),
     "meta_fns": ("errors", "core", "padding", "ops", "cost"),
     "symshape": (
-        *("errors", "forks", "interrupts", "options", "dims", "events", "user_code", "data", "own_packages"),
+        *("errors", "forks", "interrupts", "options", "dims", "events", "user_code", "data", "own_packages", "native"),
         *("calls", "graph"),
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
         *("runtime.pieces", "runtime.padding", "runtime.runners", "runtime"),

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from symshape.native.loader import load
 
 
 def _reading() -> Any:
-    try:
-        from symshape.calls import compiled_reading
-    except ImportError:  # not built, or for another torch or Python
-        return None
-    built_before = not hasattr(compiled_reading, "class_version")  # of an older checkout: it takes other arguments
-    return None if built_before or torch.__version__ != compiled_reading.TORCH else compiled_reading
+    module = load("symshape.calls.compiled_reading")
+    return module if hasattr(module, "class_version") else None  # an older checkout's takes other arguments
 
 
 def _unknown(kind: type) -> int:

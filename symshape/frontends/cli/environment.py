@@ -11,6 +11,10 @@ import torch
 
 from guards.terms.term import Term
 from symshape.exploring.tables import Table
+from symshape.native import cache
+from symshape.native.building import why_missing
+from symshape.native.extensions import EXTENSIONS
+from symshape.native.loader import found
 
 _PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers", "triton")
 
@@ -29,6 +33,7 @@ def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
             yield package, "not installed"
     compiled = sys.modules[Term.__module__].__file__
     yield "guards", "interpreted" if compiled is None or compiled.endswith(".py") else "compiled by mypyc"
+    yield from _native_rows()
     yield "CPU threads", str(torch.get_num_threads())
     for index in range(torch.cuda.device_count()):
         yield f"cuda:{index}", f"{torch.cuda.get_device_name(index)} (CUDA {torch.version.cuda})"
@@ -36,3 +41,16 @@ def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
         yield "cuda", "none"
     if device is not None:
         yield "running on", str(device)
+
+
+def _native_rows() -> Iterator[tuple[str, str]]:
+    """Rows about the extensions in C++: how many serve, from where, and why Python serves for the others."""
+    every = [found(each.name) for each in EXTENSIONS]
+    serving = [each for each in every if each.module is not None]
+    cached = sum(cache.is_cached(each.place) for each in serving)
+    yield "C++", f"{len(serving)} of {len(every)} extensions serve" + (f", {cached} from the cache" if cached else "")
+    reasons = dict.fromkeys(why_missing() if each.missing else each.why for each in every if each.module is None)
+    for reason in reasons:
+        yield "Python serves", reason
+    if cached or reasons:
+        yield "C++ cache", str(cache.root())

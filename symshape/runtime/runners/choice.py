@@ -16,6 +16,7 @@ import torch
 from symshape import events
 from symshape.errors import RunnerError
 from symshape.graph.program import Program
+from symshape.native.building import build_missing
 from symshape.options import Options
 from symshape.runtime.pieces.faults import Left
 from symshape.runtime.runners.cuda_graph import CudaGraphRunner
@@ -185,6 +186,7 @@ def make_runner(
     name: RunnerName, program: Program, graphs: GraphStore, options: Options | None = None, note: Note = silent
 ) -> tuple[str, Runner]:
     """The runner for a program, and the name of the one that serves it."""
+    build_missing()
     eager = EagerRunner(program)
     patient, options = name == "auto", options or Options()
     order = Order(program=program, eager=eager, graphs=graphs, patient=patient, options=options, note=note)

@@ -1,7 +1,7 @@
 """From a call to the launch of its graph in one pass of C++, where that was built.
 
-``make`` builds it (``compiled_launch.cpp``, for the torch that is installed).  Without it, and for calls out of the
-ordinary, ``Bucket.call`` and ``CudaGraphRunner.run`` do the same step by step.
+:mod:`symshape.native` finds or compiles it (``compiled_launch.cpp``).  Without it, and for calls out of the ordinary,
+``Bucket.call`` and ``CudaGraphRunner.run`` do the same step by step.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from symshape.native.loader import load
 from symshape.runtime.padding.result_rows import Apart, Row
 from symshape.runtime.padding.wide_copies import least_bytes
 from symshape.runtime.runners.true_sizes import TrueSizes
@@ -21,16 +22,9 @@ Launch = Callable[[Sequence[Any], tuple[int, ...]], list[Any] | None]
 """``launch(leaves, numbers)``: the flat results of a call; None, with nothing done, where Python's way is to serve."""
 
 
-def _compiled() -> tuple[Any, Any]:
-    try:
-        from symshape.runtime.runners import compiled_launch
-    except ImportError:  # not built, or for another torch or Python
-        return None, None
-    usable = torch.__version__ == compiled_launch.TORCH
-    return (compiled_launch.Launch, compiled_launch.Copies) if usable else (None, None)
-
-
-LAUNCH, COPIES = _compiled()
+_COMPILED: Any = load("symshape.runtime.runners.compiled_launch")
+LAUNCH: Any = getattr(_COMPILED, "Launch", None)
+COPIES: Any = getattr(_COMPILED, "Copies", None)
 """The classes in C++; None where they were not built for this torch."""
 
 

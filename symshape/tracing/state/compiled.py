@@ -1,34 +1,17 @@
 """What is written in C++, where it was built: checks of tensors and dictionaries, and the notes of a recording.
 
-``make`` builds them (``compiled_checks.cpp``, for the torch that is installed, and ``compiled_reads.cpp``); without
-the one torch's own checks serve, without the other the same in Python, which take longer.
+:mod:`symshape.native` finds or compiles them (``compiled_checks.cpp`` and ``compiled_reads.cpp``).  Without the one
+torch's own checks serve, without the other the same in Python; both take longer.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
+from symshape.native.loader import load
 
-
-def _checks() -> Any:
-    try:
-        from symshape.tracing.state import compiled_checks
-    except ImportError:  # not built, or for another torch or Python
-        return None
-    return compiled_checks if torch.__version__ == compiled_checks.TORCH else None
-
-
-def _reads() -> Any:
-    try:
-        from symshape.tracing.state import compiled_reads
-    except ImportError:
-        return None
-    return compiled_reads
-
-
-_CHECKS = _checks()
-READS: Any = _reads()
+_CHECKS: Any = load("symshape.tracing.state.compiled_checks")
+READS: Any = load("symshape.tracing.state.compiled_reads")
 """The notes of a recording and the hooks that add to them: see ``reads.py``, ``loads.py`` and ``hooks.py``."""
 METADATA: Any = getattr(_CHECKS, "Metadata", None)
 """``METADATA(tensors).same()``: whether a tuple of tensors still have their metadata; a TypeError for some kinds."""
