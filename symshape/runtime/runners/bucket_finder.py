@@ -17,9 +17,9 @@ from symshape import events
 from symshape.graph.program import Program
 from symshape.runtime.padding.buckets import fine_step_up, step_up
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
-from symshape.runtime.padding.reshapes import Reshapes
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
+from symshape.runtime.padding.true_layouts import TrueLayouts
 from symshape.runtime.runners.bound_inputs import BoundInputs
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.graph_store import GraphStore, Weight
@@ -94,7 +94,7 @@ class BucketFinder:
         self._nearer: OrderedDict[Any, tuple[Any, float]] = OrderedDict()
         self._lost: OrderedDict[Any, float] = OrderedDict()
         self._steps: tuple[Step, ...] = (step_up,)  # the finer ones first
-        self._padded, self._reshapes = sorted(candidates(program)), Reshapes(program.graph)
+        self._padded, self._layouts = sorted(candidates(program)), TrueLayouts(program.graph)
         self._index = device.index or 0
         self._note_padded()
         self.new: tuple[tuple[tuple[int, ...], int], Found] | None = None
@@ -106,15 +106,15 @@ class BucketFinder:
         found = self._calls.get(key)
         if found is not None:
             return found
-        if not self._by_steps or self.new is not None or 0 in values or self._reshapes:
+        if not self._by_steps or self.new is not None or 0 in values:
             return self._find(key)
         steps = self._stepped
         bucket = self._by_steps.get(
             (key[1], *[steps[values[place]] if pads else values[place] for _, place, pads in self._rounding])
         )
-        if bucket is None:
-            return self._find(key)
         sizes = {name: values[place] for name, place, _ in self._rounding}
+        if bucket is None or self._layouts.differ(sizes):
+            return self._find(key)
         self.new = key, (bucket, bucket.place(sizes, self._lend))
         return self.new[1]
 
@@ -191,7 +191,7 @@ class BucketFinder:
         if self._store.clock < until:
             return guest
         sizes = {name: values[place] for name, place in self._symbols}
-        if not all(sizes[name] for name in self._padded) or self._reshapes.any_view(sizes):
+        if not all(sizes[name] for name in self._padded) or self._layouts.differ(sizes):
             return None  # of sizes of 0, there is nothing to gain, and eager looks at less of its arguments then
         bucket = self._own(sizes, stream)
         if bucket is not None:

@@ -1,0 +1,116 @@
+"""Calls whose results lie in memory otherwise than the formulas of their trace say.
+
+The strides in a trace are those of the general case.  Where a size turns out to be 0 or 1, eager's strides may differ
+from them (see ``meta_fns/core/layout.py``), and where a graph calls ``reshape`` itself, nobody has asked whether that
+makes a view or a copy (see ``graph/reshape_copies.py``).  A padded program answers the strides of the formulas, so it
+serves no call in which eager's results lie otherwise.  The shape rules tell: on plain integers they are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from guards.terms import fold
+from guards.terms.term import Term
+from meta_fns import TensorSpec
+from meta_fns.core.registry import lookup
+from symshape.graph.float_terms import FloatTerm
+from symshape.graph.graph import Graph
+from symshape.graph.reshape_copies import LAYS_OUT_AFRESH
+from symshape.graph.steps import Node, Value, map_argument, moves_nothing, values_in
+from symshape.runtime.padding.numbers import Numbers
+
+__all__ = ["TrueLayouts"]
+
+_RESHAPE = torch.ops.aten.reshape.default
+_REMEMBERED = 4096
+"""Sizes whose answer is kept."""
+
+
+class TrueLayouts:
+    """The layouts of the results of a graph, found without its data."""
+
+    def __init__(self, graph: Graph) -> None:
+        given = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
+        self._results = [value for value in dict.fromkeys(values_in(graph.outputs)) if value not in given]
+        self._nodes: list[Node] = []
+        needed = set(self._results)
+        for node in reversed(graph.nodes):
+            if any(output in needed for output in node.outputs if output is not None):
+                self._nodes.append(node)
+                if node.op._schema.name not in LAYS_OUT_AFRESH:
+                    needed.update(node.reads)
+        self._nodes.reverse()
+        self._sizes = Numbers()
+        self._sizes.places([size for value in needed for size in value.spec.sizes if not isinstance(size, int)])
+        self._reshapes = any(node.op is _RESHAPE for node in self._nodes)
+        self._turned = any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes)
+        self._said: dict[tuple[tuple[str, int], ...], bool] = {}
+
+    def differ(self, values: Mapping[str, int]) -> bool:
+        """Return whether a result lies otherwise in calls with these sizes, or may do so."""
+        if not self._reshapes and self._all_large(values):
+            return False
+        key = tuple(values.items())
+        said = self._said.get(key)
+        if said is None:
+            if len(self._said) >= _REMEMBERED:
+                self._said.clear()
+            said = self._said[key] = self._turned or self._found_to_differ(values)
+        return said
+
+    def _all_large(self, values: Mapping[str, int]) -> bool:
+        """Return whether no size that varies is 0 or 1: then the formulas are exact."""
+        try:
+            return min(self._sizes.at(values), default=2) > 1
+        except (LookupError, ZeroDivisionError):  # known at run time alone, or to no call that the guards let in
+            return False
+
+    def _found_to_differ(self, values: Mapping[str, int]) -> bool:
+        specs: dict[Value, TensorSpec] = {}
+
+        def real(leaf: Any) -> Any:
+            if type(leaf) is Value:
+                if leaf not in specs:
+                    specs[leaf] = _by_formula(leaf.spec, values)
+                return specs[leaf]
+            return leaf.evaluate(values) if type(leaf) is FloatTerm else fold.evaluate(leaf, values)
+
+        try:
+            for node in self._nodes:
+                made = _inferred(node, real)
+                specs.update((output, spec) for output, spec in zip(node.outputs, made, strict=True) if output)
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+            return True
+        return any(_lies(specs[value]) != _lies(_by_formula(value.spec, values)) for value in self._results)
+
+
+def _inferred(node: Node, real: Any) -> list[Any]:
+    """Return the metadata of what a node makes.
+
+    Raises: LookupError where no rule tells.
+    """
+    rule = lookup(node.op)
+    if rule is None or rule.data_dependent:
+        raise LookupError(node.op)
+    args = [map_argument(arg, real) for arg in node.args]
+    made = rule.fn(*args, **{name: map_argument(arg, real) for name, arg in node.kwargs.items()})
+    return [made] if node.single else list(made)
+
+
+def _by_formula(spec: TensorSpec, values: Mapping[str, int]) -> TensorSpec:
+    def number(size: Any) -> int:
+        if isinstance(size, int):
+            return size
+        found: int = fold.evaluate(size if isinstance(size, Term) else size.term, values)
+        return found
+
+    sizes, strides = tuple(map(number, spec.sizes)), tuple(map(number, spec.strides))
+    return TensorSpec(sizes, strides, number(spec.storage_offset), spec.dtype, spec.device, spec.layout)
+
+
+def _lies(spec: TensorSpec) -> tuple[Any, ...]:
+    return spec.sizes, spec.strides, spec.storage_offset
