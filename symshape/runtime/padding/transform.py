@@ -32,7 +32,6 @@ from symshape.graph.steps import (
     draws_random_numbers,
     moves_nothing,
     values_in,
-    written_values,
 )
 from symshape.runtime.padding.emission import Emission
 from symshape.runtime.padding.merged import Merged
@@ -42,6 +41,7 @@ from symshape.runtime.padding.region import Fraction, Region
 from symshape.runtime.padding.rewrites import Rewrite, Rewrites
 from symshape.runtime.padding.ties import with_stable_sorts
 from symshape.runtime.padding.versions import Unknown, Versions
+from symshape.runtime.padding.written_memory import written_alone
 
 __all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
 
@@ -155,7 +155,7 @@ class _Transform:
             return
         if draws_random_numbers(node):
             self._need_any_randomness(node)
-        written = list(written_values(node))
+        written = written_alone(node)
         if written and node.op._schema.name in BATCH_NORM:
             raise Refuse("it takes statistics over all of a tensor, padding too", remedy="call eval() on the module")
         results = self._results(node, written) if written else self._made_alike(node)
