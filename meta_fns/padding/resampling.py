@@ -21,6 +21,7 @@ __all__ = ["adaptive_average", "upsample"]
 
 _aten = torch.ops.aten
 _CUBIC = -0.75  # the coefficient of torch's cubic convolution
+_SIZES = "size= in place of scale_factor=, or recompute_scale_factor=True"
 
 
 def upsample(emit: Emitter, self: Padded, output_size: Sequence[Size], *options: Any) -> Padded:
@@ -36,11 +37,40 @@ def upsample(emit: Emitter, self: Padded, output_size: Sequence[Size], *options:
     wide = torch.float64 if self.dtype is torch.float64 else torch.float32
     x = _to(emit, self.tensor, wide)
     scales = [value for name, value in given.items() if name.startswith("scales")] or [None] * len(spatial)
-    for dim, size, scale in zip(spatial, output_size, scales, strict=True):
-        x = _resampled(emit, x, dim, prefix(self.axes[dim]), size, given.get("align_corners", False), scale, wide)
+    if emit.op._schema.name.startswith("aten::upsample_nearest") and any(map(_depends_on_kernel, scales)):
+        raise Refuse("for this scale factor kernels differ in what is nearest", *self.sizes, remedy=_SIZES)
+    pairs = [(prefix(self.axes[dim]), size) for dim, size in zip(spatial, output_size, strict=True)]
+    for dim, (size, wanted), scale in zip(spatial, pairs, scales, strict=True):
+        kept = _kept(emit, (size, wanted), pairs, on_cpu=self.device.type == "cpu")
+        x = _resampled(emit, x, dim, size, wanted, given.get("align_corners", False), scale, wide, kept)
     sizes = padded_sizes((*self.axes[2:], *axes[2:]))
     emit.repaired(f"gather: resampled to {', '.join(map(str, output_size))}", *sizes)
     return Padded(_to(emit, x, self.dtype), axes)
+
+
+def _depends_on_kernel(scale: float | None) -> bool:
+    """Return whether some kernels of nearest neighbours ignore a scale, at sizes that come out as they were or doubled.
+
+    Source: nearest_idx in ATen/native/UpSample.h, which the two-dimensional kernel uses and others do not.
+    """
+    return scale is not None and (1 < scale < 1.5 or 2 < scale < 2.5)
+
+
+def _kept(emit: Emitter, pair: tuple[Size, Size], pairs: Sequence[tuple[Size, Size]], *, on_cpu: bool) -> Handle | None:
+    """Return whether eager takes positions of a dimension as they are, whatever the scale; None where it never does.
+
+    Linear kernels do so for a dimension that keeps its size: on the CPU for each, elsewhere only if all keep theirs.
+
+    Source: compute_source_index_and_lambda in ATen/native/UpSample.h; ATen/native/cuda/UpSampleBilinear2d.cu.
+    """
+    name = emit.op._schema.name
+    if "linear" not in name:
+        return None
+    kept: Handle | None = None
+    for size, wanted in [pair] if on_cpu else pairs:
+        equal = emit.call(_aten.eq.Tensor, emit.size(size), emit.size(wanted))
+        kept = equal if kept is None else emit.call(_aten.bitwise_and.Tensor, kept, equal)
+    return kept
 
 
 def _resampled(
@@ -52,8 +82,9 @@ def _resampled(
     corners: bool,
     scale: float | None,
     dtype: torch.dtype,
+    kept: Handle | None,
 ) -> Handle:
-    """``x`` with another size of a dimension."""
+    """``x`` with another size of a dimension, whose positions are taken as they are where ``kept`` holds."""
     name = emit.op._schema.name
     place = _to(emit, positions(emit, capacity(wanted), x.spec.device), dtype)
     if "nearest" in name:
@@ -69,9 +100,12 @@ def _resampled(
         source = emit.call(_aten.sub.Tensor, middle, 0.5)
     if "cubic" not in name:
         source = emit.call(_aten.clamp.default, source, 0.0)
+    if kept is not None:
+        source = emit.call(_aten.where.self, kept, place, source)
     first = emit.call(_aten.floor.default, source)
     share = emit.call(_aten.sub.Tensor, source, first)
-    weights = _cubic(emit, share) if "cubic" in name else _linear(emit, share)
+    next_one = 1 if kept is None else emit.call(_aten.rsub.Scalar, _to(emit, kept, dtype), 1.0)  # a kept one is alone
+    weights = _cubic(emit, share) if "cubic" in name else _linear(emit, share, next_one)
     total: Handle | None = None
     for offset, weight in weights:
         column = emit.call(_aten.view.default, weight, [-1, *[1] * (len(x.spec.sizes) - dim - 1)])
@@ -110,8 +144,9 @@ def _corner_ratio(emit: Emitter, size: Size, wanted: Size, dtype: torch.dtype) -
     return made
 
 
-def _linear(emit: Emitter, share: Handle) -> list[tuple[int, Handle]]:
-    return [(0, emit.call(_aten.rsub.Scalar, share, 1.0)), (1, share)]
+def _linear(emit: Emitter, share: Handle, next_one: Any) -> list[tuple[Any, Handle]]:
+    """Return the weights of a position and of the next one, by how far they lie behind the position rounded down."""
+    return [(0, emit.call(_aten.rsub.Scalar, share, 1.0)), (next_one, share)]
 
 
 def _cubic(emit: Emitter, share: Handle) -> list[tuple[int, Handle]]:
