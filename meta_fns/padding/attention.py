@@ -2,6 +2,9 @@
 
 Padded queries and batches make results that are padding.  Padded keys are left out by the causal mask where every valid
 query comes before them, else by a mask; their keys and values become 0, since a weight of 0 times NaN is NaN.
+
+The kernel of the CPU answers 0 or NaN for a row with a NaN among its scores: which of them depends on whether there is
+a mask, and on the number of keys.  So calls with queries, keys or masks that are not finite are refused when they run.
 """
 
 from __future__ import annotations
@@ -75,6 +78,21 @@ def need_mask(query: Padded, keys: Axis, mask: Padded) -> None:
         raise Refuse("the mask is padded otherwise than the keys", *mask.sizes)
 
 
+def _refuse_nan(emit: Emitter, query: Padded, key: Padded, mask: Padded | None) -> None:
+    """Emits a check that the scores have no NaN: infinite queries or keys make some, infinite masks do not."""
+    wide = torch.float64 if query.dtype is torch.float64 else torch.float32
+    sums = [
+        emit.call(_aten.sum.dim_IntList, masked(emit, each, 0).tensor, None, False, dtype=wide) for each in (query, key)
+    ]
+    total = emit.call(_aten.add.Tensor, *sums)
+    finite = emit.call(_aten.eq.Scalar, emit.call(_aten.sub.Tensor, total, total), 0)
+    emit.call(_aten._assert_async.msg, finite, "attention to or from numbers that are not finite")
+    if mask is not None and mask.dtype.is_floating_point:
+        numbers = masked(emit, mask, 0).tensor
+        found = emit.call(_aten.any.default, emit.call(_aten.ne.Tensor, numbers, numbers))
+        emit.call(_aten._assert_async.msg, emit.call(_aten.logical_not.default, found), "a NaN in an attention mask")
+
+
 def flash_for_cpu(
     emit: Emitter,
     query: Padded,
@@ -90,6 +108,8 @@ def flash_for_cpu(
     key, value = prepared(emit, query, key, value, is_causal)
     if attn_mask is not None:
         need_mask(query, key.axes[2], attn_mask)
+    if is_padded(key.axes[2]) or (is_causal and is_padded(query.axes[2])):
+        _refuse_nan(emit, query, key, attn_mask)
     mask = (attn_mask and attn_mask.tensor) if is_causal else added_for_keys(emit, query, key.axes[2], attn_mask)
     out, logsumexp = emit.call(
         emit.op, query.tensor, key.tensor, value.tensor, dropout_p, is_causal, attn_mask=mask, scale=scale

@@ -150,6 +150,8 @@ class Emission:
     def _inferred(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[list[TensorSpec | None], bool]:
+        if not op._schema.returns:  # all that it does is to refuse data
+            return [None], True
         try:
             specs = meta_fns.infer(op, _specs(args), {name: _specs(arg) for name, arg in kwargs.items()})
         except MetaError as error:
