@@ -308,6 +308,66 @@ CUTS = (
 )
 """What cannot be recorded: data that decides on sizes, random numbers."""
 
+HAZARDS = (
+    "{a}.sqrt()",
+    "{a}.log()",
+    "({a}[:1] * 2).expand({n}, *[-1] * ({a}.dim() - 1))",
+    "{a}.unfold({d}, 3, 2).rsqrt()",
+    "{a}.unfold({d}, 2, 1) * 2",
+    "F.pad({a}, (-1, 0))",
+    "F.pad({a}, (0, -1)).mT",
+    "F.interpolate({a}, size={b}.shape[-2:], mode='bilinear')",
+    "F.interpolate({a}, size={a}.shape[-2:], mode='bilinear')",
+    "F.interpolate({a}, size=({a}.size(-2), {n}), mode='bilinear', align_corners=True)",
+    "F.interpolate({a}, scale_factor=(1.1, 2.1), mode='bilinear')",
+    "F.interpolate({a}, scale_factor=2.1)",
+    "F.interpolate({a}, scale_factor=1.1, mode='bicubic')",
+    "F.interpolate({a}, size={n}, mode='linear')",
+    "F.scaled_dot_product_attention({a}.sqrt(), {b}, {b})",
+    "F.scaled_dot_product_attention({a}, {b}, {b}.log())",
+    "{a}.transpose({d}, {e}) * {b}",
+    "{a}.movedim({d}, {e}) + 1",
+    "({a} + 1).squeeze({d}).unsqueeze({e})",
+    "{a}.mT.clone()",
+    "{a}[:1] + {b}",
+    "{a}.sum({d}, keepdim=True).expand_as({a})",
+    "torch.empty_like({a}.mT).fill_(1)",
+    "{a}.narrow({d}, 0, 1) * 2",
+    "{a}.select({d}, 0).unsqueeze({e}) * 2",
+    "{a}.to(memory_format=torch.channels_last) * 2",
+    "{a}.transpose({d}, {e}).contiguous()",
+    "torch.cat([{a}.transpose({d}, {e}), {b}.transpose({d}, {e})], {d})",
+    "{a}.mT.softmax({d})",
+    "{a}.mT.cumsum({d})",
+    "{a}.transpose({d}, {e}).amax({d}, keepdim=True)",
+)
+"""Where strides at sizes of 0 and 1, and what is read though it weighs nothing, may differ from eager's."""
+
+OVERLAPS = (
+    "{a}[1:].copy_({a}[:-1])",
+    "{a}[1:].add_({a}[:-1])",
+    "{a}[..., 1:] -= {a}[..., :-1]",
+    "{a}.add_({a}.mT)",
+    "{a}.copy_({a}.transpose({d}, {e}))",
+    "{a}.mul_({a}[:1])",
+    "{a}.mul_({a})",
+    "{a}.sub_({a}[...])",
+    "{a}.index_add_({d}, torch.arange({a}.size({d})), {a})",
+    "{a}.index_copy_({d}, torch.arange({a}.size({d})), {a})",
+    "{a}.scatter_({d}, {a}.argsort({d}), {a})",
+    "{a}.scatter_add_({d}, {a}.argsort({d}), {a}.detach())",
+    "{a}.index_put_((torch.arange({a}.size(0)),), {a})",
+    "{a}[torch.arange({a}.size(0))] = {a}",
+    "torch.add({a}[1:], 1, out={a}[:-1])",
+    "torch._foreach_add_([{a}, {a}], 1)",
+    "torch._foreach_mul_([{a}[1:], {a}[:-1]], 2)",
+    "{a}.addcmul_({a}.mT, {b})",
+    "{a}.masked_fill_({a} > 0, 2)",
+    "{a}.lerp_({a}[:1], 0.5)",
+    "{a}.diagonal().copy_({a}[0])",
+)
+"""Writes whose source may overlap what is written, which eager mostly refuses."""
+
 INTEGER_LINES = (
     "{a}.size({d})",
     "{a}.shape[-1]",
@@ -462,9 +522,10 @@ class Program:
 class _Grower:
     """Grows one program line by line, running each line; a line that fails is dropped."""
 
-    def __init__(self, rng: random.Random, cuts: float) -> None:
+    def __init__(self, rng: random.Random, cuts: float, hazards: float) -> None:
         self.rng = rng
         self.cuts = cuts
+        self.hazards = hazards
         self.arguments: list[Argument] = []
         self.sizes: list[tuple[int, ...]] = []
         self.lines: list[str] = []
@@ -544,8 +605,22 @@ class _Grower:
             return
         self.lines.append(line)
 
+    def hazard(self) -> None:
+        if self.rng.random() < 0.4:
+            line = self.fill(self.rng.choice(OVERLAPS))
+            if self.try_line(line):
+                self.lines.append(line)
+            return
+        self.count += 1
+        line = f"t{self.count} = {self.fill(self.rng.choice(HAZARDS))}"
+        if self.try_line(line):
+            self.keep(f"t{self.count}", line)
+
     def step(self) -> None:
         rng = self.rng
+        if self.hazards and rng.random() < self.hazards:
+            self.hazard()
+            return
         kind = rng.random()
         if kind < 0.12:
             line = self.fill(rng.choice(INPLACE_LINES))
@@ -583,9 +658,15 @@ class _Grower:
         return Program(tuple(self.arguments), tuple(self.lines), tuple(self.sizes))
 
 
-def random_program(rng: random.Random, cuts: float = 0.0) -> Program:
-    """A program that eager accepts at its own sizes; ``cuts`` is the share of lines that cannot be recorded."""
-    return _Grower(rng, cuts).grow()
+def random_program(rng: random.Random, cuts: float = 0.0, hazards: float = 0.0) -> Program:
+    """A program that eager accepts at its own sizes.
+
+    Args:
+        rng: the case.
+        cuts: the share of lines that cannot be recorded.
+        hazards: the share of lines that are ``HAZARDS`` or ``OVERLAPS``.
+    """
+    return _Grower(rng, cuts, hazards).grow()
 
 
 def other_sizes(rng: random.Random, program: Program) -> Sizes:
