@@ -117,6 +117,8 @@ def test_a_guard_for_each_side() -> None:
 
 def test_a_buffer_that_an_argument_shares() -> None:
     class Counts(torch.nn.Module):
+        seen: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("seen", torch.zeros(4))
