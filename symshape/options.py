@@ -87,9 +87,10 @@ class Options:
         plain_calls: with ``runner="auto"``, on the CPU: now and then calls are timed both ways, and where the function
             itself is clearly faster than its programs (a function of a few small ops), it serves the next thousand
             calls or more, then it is timed again.  Nothing is traced meanwhile, nor are sizes counted for
-            ``Compiled.traffic``.  Training through ``torch.compile`` runs the graph as Dynamo made it where nothing of
-            forward and backward is recorded (on the CPU, always), and where on a GPU steps are faster so, timed both
-            ways.  False: calls that a program can serve are served by it.
+            ``Compiled.traffic``.  Training through ``torch.compile`` runs the graph as Dynamo made it on the CPU, and
+            on a GPU where nothing of forward and backward is recorded or steps are faster so, timed both ways.
+            False: calls that a program can serve are served by it, but for those under saved-tensor hooks (a
+            checkpoint's), which run the function itself unless ``fullgraph`` was asked for.
         store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
             Of use with ``symshape.compile``.
         on_miss: ``"trace"``: a call that no program serves is traced.  ``"error"``: it raises

@@ -57,6 +57,7 @@ Capture = Callable[..., Program]
 _NOW_AND_THEN, _TIMED = EVERY - 1, 256
 _is_dynamo_compiling = torch.compiler.is_dynamo_compiling  # looked up once
 _in_jit_trace = torch._C._is_tracing
+_saving_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
 _IN_JIT_TRACE = (
     "torch.jit.trace is around the call, under which sizes are tensors: a graph would run with the numbers of this "
     "call for ever; torch.jit.trace the plain function, or torch.export it"
@@ -85,6 +86,7 @@ class Compiled(Reports, Warming):
         self._dynamic, self._runner, self._options = dynamic, runner, options
         self._cache = EntryCache(options.max_entries, options.memo_size)
         self._plain = PlainCalls(fn, self._cache, runner == "auto" and not fullgraph and may_be_plain(options))
+        self._plain_under_hooks = not fullgraph and options.on_miss == "trace"
         memory, most = options.graph_memory, options.max_cuda_graphs
         self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
@@ -109,6 +111,8 @@ class Compiled(Reports, Warming):
         cache.clock = tick = cache.clock + 1
         if tick < cache.plain_until:
             return cache.plain(*args, **kwargs)
+        if _saving_hooks(True) is not None and self._plain_under_hooks and torch.is_grad_enabled():
+            return self._plain.under_hooks(*args, **kwargs)
         if not tick & _NOW_AND_THEN:
             self._now_and_then(args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args

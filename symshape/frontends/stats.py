@@ -22,8 +22,8 @@ class Stats:
         fallbacks: calls that ran the function itself, since they could not be traced (or since it raised while traced).
         refusals: traces that failed: at most a few for each structure of arguments, however many calls fell back.
         untraced: calls that ran the function itself, since tracing their sizes would not pay (``Options.free_traces``).
-        plain: calls that ran the function itself, since it was measured to be faster, or Dynamo's own graph in training
-            (``Options.plain_calls``).
+        plain: calls that ran the function itself, since it was measured to be faster or since saved-tensor hooks are
+            around the call, or that ran Dynamo's own graph (``Options.plain_calls``).
         loaded: programs that came from a store instead of a trace.
         verified: calls that eager ran too and agreed with (``Options.verify``).
     """

@@ -27,8 +27,13 @@ _NOTHING: Sequence[Entry] = ()
 class PlainCalls:
     """When calls run the function itself since it is faster.
 
+    Calls under saved-tensor hooks run the function itself, too, however fast it is.  A checkpoint around a call
+    compares what autograd saves in it with what is saved when the call is made again in backward.  By then another
+    program, or none, may serve.
+
     Attributes:
         verdict: what the last trial found; None before there was one.
+        hooked: calls under saved-tensor hooks.
     """
 
     def __init__(self, fn: Callable[..., Any], cache: EntryCache, wanted: bool) -> None:
@@ -40,8 +45,13 @@ class PlainCalls:
         self._cache.plain, self._cache.plain_until = self._fn, 0
         self._next, self._rest, self._since = EVERY, REST, 0
         self._traces, self._on_host = 0, (_NOTHING, False)
-        self._counted = 0
+        self._counted = self.hooked = 0
         self.verdict: Verdict | None = None
+
+    def under_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result; counts a call under saved-tensor hooks."""
+        self.hooked += 1
+        return self._fn(*args, **kwargs)
 
     def now_and_then(self, compiled: Callable[..., Any], traces: int) -> None:
         """Begins a trial if one is due: the calls after this one are timed.
@@ -53,7 +63,7 @@ class PlainCalls:
         tick = self._cache.clock
         if not self._wanted or tick < self._next:
             return
-        self._counted, self._since = self.calls, 0
+        self._counted, self._since = self.calls - self.hooked, 0
         if traces != self._traces or not self._timed_by_the_host():
             self._traces = traces
             return
@@ -92,17 +102,22 @@ class PlainCalls:
     @property
     def calls(self) -> int:
         """How many calls ran the function itself so far."""
+        counted = self._counted + self.hooked
         if not self._since:
-            return self._counted
-        return self._counted + max(0, min(self._cache.clock, self._cache.plain_until - 1) - self._since)
+            return counted
+        return counted + max(0, min(self._cache.clock, self._cache.plain_until - 1) - self._since)
 
     def lines(self) -> list[str]:
         """What came of it, for a report."""
-        if self.verdict is None or not self.verdict.faster:
-            return []
-        return [
-            f"{self.calls} calls ran the function itself, which is faster here: {self.verdict} (Options.plain_calls)"
-        ]
+        found = []
+        if self.hooked:
+            found.append(f"{self.hooked} calls under saved-tensor hooks (a checkpoint's) ran the function itself")
+        if self.verdict is not None and self.verdict.faster:
+            calls = self.calls - self.hooked
+            found.append(
+                f"{calls} calls ran the function itself, which is faster here: {self.verdict} (Options.plain_calls)"
+            )
+        return found
 
 
 class _Trial:
