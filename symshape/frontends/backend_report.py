@@ -20,9 +20,10 @@ class GraphReport:
 
     Attributes:
         origin: of which part of which function it is, and why Dynamo made it.
-        ops: calls of operators in its program; 0 where there is none.
+        ops: calls of operators in its program, or of functions in the graph that runs as Dynamo made it; 0 where
+            there is neither.
         sizes: the sizes that vary, each with the place in the user's words where it is read.
-        runner: what runs the program; empty where there is none.
+        runner: what runs the program, or ``as Dynamo made it``; empty where the graph was refused.
         stats: its counters.
         fallback: which calls ran the graph as it is, and why; empty if none did.
         exact: sizes that keep their exact value though a padded runner serves, each with the op that refused and why.
@@ -90,7 +91,10 @@ def _report(graph: DynamoGraph) -> GraphReport:
     stats = graph.stats()
     fallback = graph.explain_fallback() if stats.fallbacks else ""
     if not graph.entries:
-        return GraphReport(graph.origin, 0, (), "", stats, fallback)
+        if not graph.plain_because:
+            return GraphReport(graph.origin, 0, (), "", stats, fallback)
+        ops, sizes = graph.outline()
+        return GraphReport(graph.origin, ops, sizes, "as Dynamo made it", stats, fallback, plain=graph.explain_plain())
     (entry,) = graph.entries
     program = entry.program
     sizes = tuple(

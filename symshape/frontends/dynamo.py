@@ -1,8 +1,10 @@
-"""``torch.compile(model, backend="symshape")``: Dynamo finds the graph, AOTAutograd makes forward and backward.
+"""``torch.compile(model, backend="symshape")``: programs of the graphs that Dynamo finds.
 
 A graph that asks no gradients is traced as it is (:mod:`symshape.tracing.from_dynamo`), without AOTAutograd, which
-takes most of the time of a first call.  One that asks for them is served as Dynamo made it once that is known to be
-faster (:mod:`symshape.frontends.dynamo_training`).
+takes most of the time of a first call.  Where no program can be made so and nothing would be recorded, on the CPU, a
+graph runs as Dynamo made it.  AOTAutograd serves elsewhere, for the graphs and calls about which it is known to be
+right (:mod:`symshape.frontends.dynamo_aot`), and gradients while that is not slower
+(:mod:`symshape.frontends.dynamo_training`).
 
 Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs becomes one program of ours, for all
 sizes that Dynamo's guards let through.  We only look at *which* sizes are symbolic and never at their values, so no
@@ -23,10 +25,12 @@ from torch._dynamo.exc import TorchDynamoException
 from torch._guards import TracingContext
 
 from guards.sets.guard import Guard
-from symshape.errors import InputError, RunnerError
-from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
+from symshape.errors import InputError, RunnerError, UnsupportedError
+from symshape.frontends.dynamo_aot import ProvenCalls, doubt, is_straight, kernels_of_torch, written
+from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive, as_it_came
 from symshape.frontends.dynamo_inductor import compiled_by_inductor
 from symshape.frontends.dynamo_names import names, refused_by_torch
+from symshape.frontends.dynamo_reach import reached, without_zeros
 from symshape.frontends.dynamo_training import TrainingGraph
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program
@@ -72,11 +76,92 @@ def symshape_backend(
     words = names()
     given = [words.argument(node) for node in gm.graph.nodes if node.op == "placeholder"]
 
+    plain = runner == "auto" and not fullgraph and may_be_plain(chosen)
+    direct = None if runner == "inductor" else _without_gradients(gm, words.origin, given, runner, fullgraph, chosen)
+    if direct is not None:
+        alive.add(direct)
+        return direct.plainly()
+    straight = plain and is_straight(gm)
+    if straight and not _on_cuda(gm):
+        return _as_dynamo_made_it(gm, words.origin, given, chosen, "")
+    reason = doubt(gm, dead=runner != "inductor")
+    if straight and reason:
+        return _as_dynamo_made_it(gm, words.origin, given, chosen, reason)
+    try:
+        if reason:
+            raise UnsupportedError(f"AOTAutograd may be wrong about the graph: {reason}")
+        return _by_aot_autograd(gm, example_inputs, words.origin, given, (runner, fullgraph, chosen), plain)
+    except Exception as error:  # whatever AOTAutograd may raise: the graph as it is can still run
+        _let_go(error)
+        if fullgraph or isinstance(error, (TorchDynamoException, RunnerError)) or interrupt_in(error) is not None:
+            raise
+        refused = error if isinstance(error, UnsupportedError) else refused_by_torch(error)
+    return _refused(gm, words.origin, given, chosen, refused)
+
+
+def _as_dynamo_made_it(
+    gm: torch.fx.GraphModule, origin: Origin, given: Sequence[str], chosen: Options, reason: str
+) -> Callable[..., Any]:
+    """Return what runs a graph as Dynamo made it, since nothing of it would be recorded, or for this reason."""
+    trains = torch.is_grad_enabled() and any(each.requires_grad for each in _tensors(gm))
+    because = reason or ("torch's own backward is faster" if trains else "no program is made of it")
+    made = DynamoGraph(
+        gm,
+        attrs.evolve(origin, part="training" if trains else "inference"),
+        given,
+        "eager",
+        chosen,
+        plain_because=because,
+    )
+    alive.add(made)
+    return made.as_dynamo_made_it()
+
+
+def _refused(
+    gm: torch.fx.GraphModule,
+    origin: Origin,
+    given: Sequence[str],
+    chosen: Options,
+    error: UnsupportedError,
+    fullgraph: bool = False,
+) -> Callable[..., Any]:
+    """Return what runs a graph as it is and says why; with ``fullgraph`` each call raises that."""
+    if fullgraph:
+
+        def fails(*args: Any) -> Any:
+            raise error
+
+        return fails
+    refused = DynamoGraph(gm, origin, given, "eager", chosen, refused=error)
+    alive.add(refused)
+    return lambda *args: refused(*args)
+
+
+def _by_aot_autograd(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    origin: Origin,
+    given: Sequence[str],
+    settings: tuple[RunnerName, bool, Options],
+    plain: bool,
+) -> Callable[..., Any]:
+    """Return what AOTAutograd makes of a graph; calls about which that may be wrong run the graph as Dynamo made it.
+
+    Args:
+        gm: the graph.
+        example_inputs: its inputs.
+        origin: where it comes from.
+        given: its arguments' names, for people.
+        settings: the runner, whether all of it has to be taken over, and the options.
+        plain: whether the graph as Dynamo made it may serve where it is faster.
+    """
+    runner, fullgraph, chosen = settings
     parts: list[DynamoGraph] = []
 
     def make(part: str, graph: torch.fx.GraphModule) -> DynamoGraph:
         own = "eager" if runner == "inductor" else runner
-        made = DynamoGraph(graph, attrs.evolve(words.origin, part=part), _paths(graph, given), own, chosen, fullgraph)
+        whole = fullgraph or (runner != "inductor" and part != "backward")  # else Dynamo's graph runs, not this one
+        made = DynamoGraph(graph, attrs.evolve(origin, part=part), _paths(graph, given), own, chosen, whole)
         alive.add(made)
         parts.append(made)
         return made
@@ -90,26 +175,57 @@ def symshape_backend(
 
         return compiled
 
-    direct = None if runner == "inductor" else _without_gradients(gm, words.origin, given, runner, fullgraph, chosen)
-    if direct is not None:
-        alive.add(direct)
-        return direct.plainly()
     compilers = {"fw_compiler": "forward", "bw_compiler": "backward", "inference_compiler": "inference"}
     try:
         with nothing_left_entered():
             if runner == "inductor":
-                return compiled_by_inductor(gm, example_inputs, make)
-            taken = aot_autograd(**{name: compiler(part) for name, part in compilers.items()})(gm, example_inputs)
-    except Exception as error:  # whatever AOTAutograd may raise: the graph as it is can still run
-        _let_go(error)
-        if fullgraph or isinstance(error, (TorchDynamoException, RunnerError)) or interrupt_in(error) is not None:
-            raise
-        refused = DynamoGraph(gm, words.origin, given, "eager", chosen, refused=refused_by_torch(error))
-    else:
-        plainly = runner == "auto" and not fullgraph and may_be_plain(chosen)
-        return TrainingGraph(gm, taken, parts).serve if plainly else taken
-    alive.add(refused)
-    return lambda *args: refused(*args)
+                taken = compiled_by_inductor(gm, example_inputs, make)
+            else:
+                symbolic = any(isinstance(size, torch.SymInt) for each in _tensors(gm) for size in each.size())
+                with kernels_of_torch(symbolic):
+                    taken = aot_autograd(**{name: compiler(part) for name, part in compilers.items()})(
+                        gm, example_inputs
+                    )
+    except BaseException:
+        for each in parts:
+            alive.discard(each)
+        raise
+    positions = written(len(given))
+    results = None if all(each.origin.part == "inference" for each in parts) else reached(gm)
+    if results is not None:
+        taken = without_zeros(taken, results)
+    serve = TrainingGraph(gm, taken, parts).serve if plain else taken
+    forward = next((each for each in parts if each.origin.part == "forward"), None)
+    hooked = None if forward is None or runner not in ("auto", "eager") else _under_hooks(gm, forward)
+    overlapping = UnsupportedError("arguments share memory, and the graph writes to one of them")
+
+    def refused() -> Callable[..., Any]:
+        return _refused(gm, origin, given, chosen, overlapping, fullgraph)
+
+    return ProvenCalls(serve, hooked, refused, positions).serve if hooked is not None or positions else serve
+
+
+def _under_hooks(gm: torch.fx.GraphModule, forward: DynamoGraph) -> Callable[..., Any]:
+    """Return what runs a graph as Dynamo made it, and counts that for its forward."""
+    run = as_it_came(gm)
+
+    def serve(*args: Any) -> Any:
+        forward.plain += 1
+        forward.plain_because = forward.plain_because or "saved-tensor hooks (a checkpoint's) are around the call"
+        return run(*args)
+
+    return serve
+
+
+def _tensors(gm: torch.fx.GraphModule) -> list[torch.Tensor]:
+    """The arguments of a graph that are tensors, as Dynamo knows them."""
+    known = (node.meta.get("example_value") for node in gm.graph.nodes if node.op == "placeholder")
+    return [each for each in known if isinstance(each, torch.Tensor)]
+
+
+def _on_cuda(gm: torch.fx.GraphModule) -> bool:
+    """Return whether calls of a graph can be recorded: an argument lies on a CUDA device."""
+    return any(each.device.type == "cuda" for each in _tensors(gm))
 
 
 def _without_gradients(
@@ -121,8 +237,7 @@ def _without_gradients(
     chosen: Options,
 ) -> DynamoGraph | None:
     """A graph that asks no gradients in our hands as Dynamo made it; None where AOTAutograd has to take it apart."""
-    known = [node.meta.get("example_value") for node in gm.graph.nodes if node.op == "placeholder"]
-    tensors = [each for each in known if isinstance(each, torch.Tensor)]
+    tensors = _tensors(gm)
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         return None
     if any(each.device.type not in _DIRECTLY for each in tensors):

@@ -32,6 +32,7 @@ from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.verify import Verifier
 from symshape.tracing.from_fx import taken_over
+from symshape.tracing.fx_sizes import Sizes
 from symshape.user_code import origin_of
 
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
@@ -82,9 +83,11 @@ class DynamoGraph:
     """The graph taken over as a program of ours and run, or, where that cannot be, run as it is.
 
     Dynamo's guards hold whatever was assumed of the sizes, so there is at most one program, and a call looks nothing
-    up: it reads the symbols' values off its arguments.  A graph that was refused on its way to us is never taken over.
+    up: it reads the symbols' values off its arguments.  A graph that was refused on its way to us is never taken over,
+    nor is one that is to run as Dynamo made it.
 
     Args:
+        plain_because: why every call runs the graph as Dynamo made it; empty: a program is made of it.
         demanded: what Dynamo's guards do not say and ops of the program demand, filled by ``take``: a call for which it
             does not hold runs the graph as it is, to raise what eager raises.
 
@@ -107,11 +110,12 @@ class DynamoGraph:
         refused: UnsupportedError | None = None,
         take: Take | None = None,
         demanded: Sequence[Guard] = (),
+        plain_because: str = "",
     ) -> None:
         self.origin = origin
         self.calls = 0
         self.plain = 0
-        self.plain_because = ""
+        self.plain_because = plain_because
         self.number = next(_numbers)
         self._module = module
         self._paths = tuple(paths)
@@ -132,7 +136,8 @@ class DynamoGraph:
         self._entry: Entry | None = None
         self._read: Callable[[Sequence[Any]], tuple[int, ...]] = _nothing
         self._serve: Boxed = self._first
-        self._take_over()
+        if not plain_because:
+            self._take_over()
 
     def boxed(self) -> Boxed:
         """The function that serves calls; it keeps this object alive."""
@@ -150,6 +155,16 @@ class DynamoGraph:
         def serve(*args: Any) -> Any:
             self.calls += 1
             return past_users_modes(self._serve, list(args)) if function_modes() else self._serve(list(args))
+
+        return serve
+
+    def as_dynamo_made_it(self) -> Callable[..., Any]:
+        """Return what calls the graph as Dynamo made it."""
+        run = as_it_came(self._module)
+
+        def serve(*args: Any) -> Any:
+            self.plain += 1
+            return run(*args)
 
         return serve
 
@@ -270,6 +285,16 @@ class DynamoGraph:
             plain=self.plain,
         )
 
+    def outline(self) -> tuple[int, tuple[str, ...]]:
+        """Return how many calls a graph of Dynamo's has, and the sizes that vary in it, each with its place."""
+        known = [node.meta.get("example_value") for node in self._module.graph.nodes if node.op == "placeholder"]
+        calls = sum(node.op.startswith("call_") for node in self._module.graph.nodes)
+        try:
+            symbols = Sizes(known, self._paths).env.symbols.values()
+        except UnsupportedError:  # a size that is no integer
+            return calls, ()
+        return calls, tuple(f"{each.name} = {each.sources[0].text()}" for each in symbols if each.sources)
+
     def explain_fallback(self) -> str:
         """Which calls ran the graph as it is, and why."""
         return self._refusals.explain(self.calls)
@@ -277,7 +302,7 @@ class DynamoGraph:
     def explain_plain(self) -> str:
         """Which calls ran the graph as Dynamo made it, and why; empty if none did."""
         told = f"{self.plain} of {self.calls + self.plain} calls ran the graph as Dynamo made it"
-        return f"{told}, with torch's own backward: {self.plain_because} (Options.plain_calls)" if self.plain else ""
+        return f"{told}: {self.plain_because} (Options.plain_calls)" if self.plain else ""
 
     def reset(self) -> None:
         """Forgets the program and its CUDA graphs; the next call takes the graph over anew."""
@@ -296,14 +321,31 @@ def _options_for(part: str, options: Options) -> Options:
     return options if part == "inference" else attrs.evolve(options, outputs="copy")
 
 
+def as_it_came(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    """Return what runs a graph of Dynamo's, past torch function modes of the user's, which Dynamo has applied."""
+    forward = _forward(module)
+
+    def run(*args: Any) -> Any:
+        return past_users_modes(lambda given: forward(*given), args) if function_modes() else forward(*args)
+
+    return run
+
+
 def _itself(module: torch.fx.GraphModule, name: str) -> Callable[..., list[Any]]:
     """The graph as it is, under a name for people."""
+    forward = _forward(module)
 
     def run(*args: Any) -> list[Any]:
-        return list(module(*args))
+        return list(forward(*args))
 
     run.__qualname__ = name
     return run
+
+
+def _forward(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    """Return the function of a graph; a call of the module itself prints each error besides raising it."""
+    getattr(module, "real_recompile", lambda: None)()  # else a lazy module's function calls the module
+    return module.forward
 
 
 def _nothing(leaves: Sequence[Any]) -> tuple[int, ...]:

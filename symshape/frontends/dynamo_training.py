@@ -1,9 +1,13 @@
 """A graph of Dynamo's that asks for gradients: AOTAutograd's forward and backward of it, or the graph as it came.
 
-AOTAutograd takes such a graph apart, so that forward and backward can be recorded as CUDA graphs, padded or not.  That
+AOTAutograd decomposes such a graph, so that forward and backward can be recorded as CUDA graphs, padded or not.  That
 costs: a Python function of autograd's around both, and a backward that Python runs where torch's own engine would.
-Where nothing of the two is recorded (on the CPU, always), the graph as Dynamo made it is faster, and serves after a few
-steps.  Where something is, steps are timed both ways once the recording has come to rest, and the faster way serves.
+Where nothing of the two is recorded the graph as Dynamo made it is faster, and serves after a few steps.  Where
+something is, steps are timed both ways once the recording has come to rest, and the faster way serves.  (On the CPU
+nothing is recorded, and AOTAutograd is not asked: see :mod:`symshape.frontends.dynamo`.)
+
+Calls under saved-tensor hooks, a checkpoint's among them, run the graph as Dynamo made it from the first one on
+(:class:`symshape.frontends.dynamo_aot.ProvenCalls`).
 """
 
 from __future__ import annotations
@@ -13,10 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator
 
-from symshape.calls.modes import function_modes, past_users_modes
-from symshape.frontends.dynamo_graph import DynamoGraph
+from symshape.frontends.dynamo_aot import is_straight
+from symshape.frontends.dynamo_graph import DynamoGraph, as_it_came
 from symshape.runtime.runners.capture import is_capturing
 from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict, elements
 
@@ -46,8 +49,8 @@ class TrainingGraph:
     def __init__(
         self, module: torch.fx.GraphModule, compiled: Callable[..., Any], parts: Sequence[DynamoGraph]
     ) -> None:
-        self._module, self._compiled, self._parts = module, compiled, parts
-        self._wanted = _is_straight(module)
+        self._module, self._compiled, self._parts = as_it_came(module), compiled, parts
+        self._wanted = is_straight(module)
         self._plainly: DynamoGraph | None = None  # the forward, while the graph as it came serves
         self._left, self._rest = EVERY, REST
         self._recorded, self._waited = 0, 0
@@ -67,9 +70,6 @@ class TrainingGraph:
         if forward is None:
             return self._compiled(*args)
         forward.plain += 1
-        return past_users_modes(self._run, list(args)) if function_modes() else self._module(*args)
-
-    def _run(self, args: list[Any]) -> Any:
         return self._module(*args)
 
     def _decide(self, args: Sequence[Any]) -> None:
@@ -155,18 +155,3 @@ def _wait(args: Sequence[Any]) -> None:
     """For what the devices of these arguments have to do."""
     for device in {each.device for each in args if isinstance(each, torch.Tensor) and each.is_cuda}:
         torch.cuda.current_stream(device).synchronize()
-
-
-def _is_straight(module: torch.fx.GraphModule) -> bool:
-    """Whether a graph calls torch's functions and nothing else, so that it costs no more than the user's program.
-
-    Ops of higher order and transforms (``torch.func``) are slower as Dynamo has them than taken apart.
-    """
-    targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
-    held = [getattr(module, str(node.target), None) for node in module.graph.nodes if node.op == "get_attr"]
-    return (
-        not any(node.op == "call_module" for node in module.graph.nodes)
-        and not any(isinstance(each, HigherOrderOperator) for each in targets)
-        and not any("functorch" in (getattr(each, "__module__", None) or "") for each in targets)
-        and not any(isinstance(each, torch.nn.Module) for each in held)
-    )

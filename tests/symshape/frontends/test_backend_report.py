@@ -60,7 +60,7 @@ def test_a_graph_after_a_break_says_from_which_line() -> None:
 
 
 def test_what_was_reset_is_not_shown_and_a_backward_that_waits_comes_back() -> None:
-    compiled = torch.compile(lambda x: x.sin() * 2, backend=symshape_backend)
+    compiled = torch.compile(lambda x: x.sin() * 2, backend=symshape_backend, options={"runner": "eager"})
     x = torch.ones(3, requires_grad=True)
     waiting = compiled(x)
     torch._dynamo.reset()
@@ -69,3 +69,18 @@ def test_what_was_reset_is_not_shown_and_a_backward_that_waits_comes_back() -> N
     torch.testing.assert_close(x.grad, 2 * x.detach().cos())
     (graph,) = symshape.backend_report().graphs
     assert (graph.origin.part, graph.stats.calls, graph.runner) == ("backward", 1, "eager")
+
+
+def test_a_graph_that_runs_as_dynamo_made_it_says_so() -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).sin()
+
+    compiled = torch.compile(halves, backend=symshape_backend)
+    for n in (3, 5, 4):
+        compiled(torch.ones(n, 2, requires_grad=True)).sum().backward()
+    report = symshape.backend_report()
+    second = report.graphs[1]
+    assert (second.origin.name, second.stats.calls, second.stats.plain) == ("halves (training)", 2, 2)
+    assert (second.ops, second.runner) == (2, "as Dynamo made it")
+    assert [size.partition(" = ")[2] for size in second.sizes] == ["x.size(0)"]
+    assert "2 of 2 calls ran the graph as Dynamo made it: torch's own backward" in str(report)

@@ -67,7 +67,7 @@ def test_it_runs_as_it_is(name: str, runner: str) -> None:
     assert (graph.origin.function, graph.stats.calls, graph.stats.fallbacks) == (name, 3, 3)
     (message,) = (str(each.message) for each in told if each.category is FallbackWarning)
     assert message.startswith(f"{name} cannot be traced and runs as it is (eager)")
-    assert "torch's AOTAutograd refuses the graph with" in message
+    assert "torch's AOTAutograd refuses the graph with" in message or "AOTAutograd may be wrong about" in message
     assert "test_dynamo_refused.py:" in message
     assert "symshape.backend_report() counts the calls" in message
     assert "3 calls" in str(symshape.backend_report())
@@ -84,7 +84,7 @@ def test_fullgraph_raises_what_torch_said() -> None:
 
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 def test_after_a_reset_it_is_refused_again() -> None:
-    compiled = torch.compile(viewed, backend=symshape_backend)
+    compiled = torch.compile(viewed, backend=symshape_backend, options={"runner": "eager"})
     compiled(torch.ones(3), torch.ones(3))
     (graph,) = dynamo.alive
     graph.reset()
@@ -97,7 +97,7 @@ def test_a_nested_tensor_says_what_it_is() -> None:
     def doubled(x: Tensor) -> Tensor:
         return x * 2
 
-    compiled = torch.compile(doubled, backend=symshape_backend)
+    compiled = torch.compile(doubled, backend=symshape_backend, options={"runner": "eager"})
     with warnings.catch_warnings(record=True) as told:
         for n in (3, 5):
             rows = torch.nested.nested_tensor([torch.ones(n, 2), torch.ones(n + 1, 2)], layout=torch.jagged)

@@ -34,7 +34,7 @@ def traces(part: str) -> dict[str, int]:
 def train(trained: Trained, steps: int, compared: int) -> None:
     """Compares the gradients of every so manieth step."""
     ours, theirs = trained.build(), trained.build()
-    compiled = torch.compile(ours, backend=symshape_backend)
+    compiled = torch.compile(ours, backend=symshape_backend, options={"runner": "eager"})
     for number, (batch, length) in enumerate(sizes(steps)):
         torch.manual_seed(number)
         call = trained.call(batch, length)

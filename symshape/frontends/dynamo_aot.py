@@ -1,0 +1,293 @@
+"""Where AOTAutograd is right about a graph of Dynamo's: reasons against a graph, and against a call.
+
+AOTAutograd traces a graph once more, makes every write functional, drops what nothing reads, and calls decompositions
+in Python in place of torch's kernels.  Each of the four can differ from eager.  A graph with such a doubt runs as
+Dynamo made it.  (Private names of torch used here were checked on 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from symshape.errors import UnsupportedError
+from symshape.runtime.runners.overlaps import may_overlap
+
+__all__ = ["KernelsOfTorch", "ProvenCalls", "doubt", "is_straight", "kernels_of_torch", "written", "written_by"]
+
+_saving_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks  # type: ignore[attr-defined]
+"""``_saving_hooks(True)``: the innermost hooks for what autograd saves; None where there are none."""
+_DECOMPOSED = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+_AS_TORCHS = frozenset(
+    {
+        "aten::matmul",
+        "aten::matmul.out",
+        "aten::broadcast_tensors",
+        "aten::unsafe_chunk",
+        "aten::tensor_split.tensor_indices_or_sections",
+        "aten::empty.out",
+        "aten::dropout",
+        "aten::native_batch_norm",
+        "aten::cudnn_batch_norm",
+    }
+)
+"""Ops whose decomposition in Python calls the kernels that torch's own code calls, and raises its errors."""
+_IN_PLACE = frozenset(
+    getattr(operator, name)
+    for name in (
+        *("iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior", "ipow", "irshift", "isub"),
+        *("itruediv", "ixor", "setitem"),
+    )
+)
+_CHECKED_BY_EAGER_ONLY = frozenset({"one_hot"})
+"""Functions whose kernel in C++ looks at the values of real tensors, and raises no error for fake ones."""
+_CANNOT_FAIL = frozenset(
+    {
+        *(operator.getitem, operator.add, operator.sub, operator.mul, operator.truediv, operator.neg),
+        *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
+        *(operator.and_, operator.or_, operator.invert, getattr),
+        *(torch.arange, torch.zeros, torch.ones, torch.full, torch.empty, torch.zeros_like, torch.ones_like),
+        *(torch.unsqueeze, torch.transpose, torch.where),
+    }
+)
+"""Functions that raise nothing but errors of shapes and dtypes, which Dynamo meets first."""
+_METHODS_THAT_CANNOT_FAIL = frozenset(
+    {"size", "stride", "dim", "to", "float", "bool", "long", "t", "transpose", "unsqueeze", "expand", "new_zeros"}
+)
+
+
+class KernelsOfTorch:
+    """Decompositions in Python that are set aside while AOTAutograd traces a graph.
+
+    Torch's kernels in C++ serve in their place, as they do in eager.  Where sizes are symbolic these would fix the
+    sizes, so an op with such a decomposition is refused there.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def __call__(self, symbolic: bool) -> Iterator[None]:
+        """Set the decompositions aside.
+
+        Args:
+            symbolic: whether sizes of the graph are symbolic: a call of such an op raises ``UnsupportedError``.
+        """
+        with self._lock:
+            aside: list[tuple[OpOverload, dict[Any, Any]]] = []
+            try:
+                for op in _decomposed():
+                    aside.append((op, {key: op.py_kernels.pop(key) for key in _DECOMPOSED if key in op.py_kernels}))
+                    if symbolic:
+                        op.py_kernels.update(dict.fromkeys(aside[-1][1], _Refusing(op, aside[-1][1])))
+                    op._dispatch_cache.clear()
+                yield
+            finally:
+                for op, kernels in aside:
+                    op.py_kernels.update(kernels)
+                    op._dispatch_cache.clear()
+
+
+class _Refusing:
+    """Stands for the decompositions of an op; another thread than the one that set them aside calls them."""
+
+    def __init__(self, op: OpOverload, kernels: Mapping[Any, Callable[..., Any]]) -> None:
+        self._op, self._kernels, self._thread = op, kernels, threading.get_ident()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            return next(iter(self._kernels.values()))(*args, **kwargs)
+        raise UnsupportedError(f"AOTAutograd computes {self._op} otherwise than eager does")
+
+
+kernels_of_torch = KernelsOfTorch()
+
+
+def _decomposed() -> list[OpOverload]:
+    """The ops with such a decomposition: Python knows each op for which it has one."""
+    packets = [each for each in vars(torch.ops.aten).values() if isinstance(each, OpOverloadPacket)]
+    overloads = [each for packet in packets for each in vars(packet).values() if isinstance(each, OpOverload)]
+    return [op for op in overloads if op.name() not in _AS_TORCHS and any(key in op.py_kernels for key in _DECOMPOSED)]
+
+
+def is_straight(module: torch.fx.GraphModule) -> bool:
+    """Return whether a graph calls torch's functions only, so that it costs no more than the user's program.
+
+    Higher-order ops and the transforms of ``torch.func`` are slower as Dynamo has them than decomposed.
+    """
+    targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    held = [getattr(module, str(node.target), None) for node in module.graph.nodes if node.op == "get_attr"]
+    return (
+        not any(node.op == "call_module" for node in module.graph.nodes)
+        and not any(isinstance(each, HigherOrderOperator) for each in targets)
+        and not any("functorch" in (getattr(each, "__module__", None) or "") for each in targets)
+        and not any(isinstance(each, torch.nn.Module) for each in held)
+    )
+
+
+# -- reasons against a graph
+def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
+    """Return why AOTAutograd may be wrong about a graph of Dynamo's; empty if there is no reason.
+
+    Args:
+        module: the graph.
+        dead: whether it counts that errors of calls that nothing reads are lost.
+    """
+    nodes = list(module.graph.nodes)
+    writes = [(node, found) for node in nodes for found in written_by(node)]
+    if writes and any(_name(node) in ("as_strided", "as_strided_") for node in nodes):
+        return "it writes, and it calls as_strided"
+    for node in nodes:
+        if _name(node) in _CHECKED_BY_EAGER_ONLY:
+            return f"{_name(node)} checks the values of its argument in eager alone"
+    for node, target in writes:
+        if _may_overlap(node, target):
+            return f"{_name(node)} writes to a tensor whose elements may overlap, or overlap what it reads"
+    unread = next(_dead(nodes, {node for node, _ in writes}), None) if dead else None
+    return "" if unread is None else f"nothing reads the result of {_name(unread)}, which may raise an error"
+
+
+def _name(node: torch.fx.Node) -> str:
+    target = node.target
+    return target if isinstance(target, str) else str(getattr(target, "__name__", target))
+
+
+def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The nodes whose tensors a call writes to, as far as its name, its schema or its arguments say."""
+    if node.op not in ("call_function", "call_method"):
+        return []
+    found: list[Any] = []
+    target, name = node.target, _name(node)
+    if isinstance(target, OpOverloadPacket):
+        target = target.default if "default" in target.overloads() else target
+    if isinstance(target, OpOverload):
+        schema = target._schema.arguments
+        given = dict(zip((each.name for each in schema), node.args, strict=False)) | node.kwargs
+        found = [given.get(each.name) for each in schema if each.alias_info is not None and each.alias_info.is_write]
+    elif target in _IN_PLACE or (name.endswith("_") and not name.endswith("__")) or name in ("__setitem__", "__iadd__"):
+        found = list(node.args[:1])
+    elif _asks_in_place(node):
+        found = [node.args[0] if node.args else node.kwargs.get("input")]
+    found.append(node.kwargs.get("out"))
+    return [each for each in torch.utils._pytree.tree_leaves(found) if isinstance(each, torch.fx.Node)]
+
+
+def _asks_in_place(node: torch.fx.Node) -> bool:
+    """Return whether a function of ``torch.nn.functional`` is told to write to its input."""
+    if not callable(node.target) or not (node.args or node.kwargs):
+        return False
+    try:
+        bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)
+    except (TypeError, ValueError):  # a function of C without a signature
+        return bool(node.kwargs.get("inplace"))
+    return bool(bound.arguments.get("inplace"))
+
+
+def _may_overlap(node: torch.fx.Node, target: torch.fx.Node) -> bool:
+    """Return whether a call may write an element twice, or one that it also reads through another view."""
+    written = target.meta.get("example_value")
+    if not isinstance(written, torch.Tensor):
+        return True
+    sizes, strides = written.size(), written.stride()
+    if any(isinstance(stride, int) and stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True)):
+        return True
+    others = (each for each in node.all_input_nodes if each is not target)
+    values = (each.meta.get("example_value") for each in others)
+    return any(isinstance(each, torch.Tensor) and each is not written and _share(each, written) for each in values)
+
+
+def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors lie in one storage, as far as torch says so."""
+    try:
+        return _inside(one).untyped_storage()._cdata == _inside(other).untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):  # no storage
+        return True
+
+
+def _inside(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that ``torch.func``'s transforms have wrapped."""
+    functorch: Any = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def _dead(nodes: Sequence[torch.fx.Node], writing: set[torch.fx.Node]) -> Iterator[torch.fx.Node]:
+    """The calls that nothing needs and that may raise an error."""
+    needed: set[torch.fx.Node] = set()
+    for node in reversed(nodes):
+        if node.op == "output" or node in writing or node in needed or node.is_impure():
+            needed |= {node, *node.all_input_nodes}
+    for node in nodes:
+        if node in needed or node.op not in ("call_function", "call_method"):
+            continue
+        harmless = _METHODS_THAT_CANNOT_FAIL if node.op == "call_method" else _CANNOT_FAIL
+        if node.target not in harmless and isinstance(node.meta.get("example_value"), (torch.Tensor, tuple, list)):
+            yield node
+
+
+# -- reasons against a call
+def written(arguments: int) -> Sequence[int] | None:
+    """Return the positions of the arguments that the graph writes to, which AOTAutograd has just traced.
+
+    Args:
+        arguments: how many there are; all of them count as written where AOTAutograd's notes do not fit.
+    """
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    known = [] if metadata is None else metadata.input_info
+    if len(known) != arguments:
+        return range(arguments)
+    return [position for position, each in enumerate(known) if each.mutates_data or each.mutates_metadata]
+
+
+class ProvenCalls:
+    """Calls what AOTAutograd made of a graph, or, where that may be wrong about a call, the graph as Dynamo made it.
+
+    Calls under saved-tensor hooks run Dynamo's graph.  A checkpoint compares what forward saves with what is saved when
+    it computes forward again, and by then another graph, or another way to run it, may serve.
+
+    Args:
+        compiled: runs what AOTAutograd made.
+        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks; None: they are calls like others.
+        refused: makes what runs the graph as Dynamo made it, and says so, for calls whose arguments overlap.
+        positions: the arguments that the graph writes to.
+    """
+
+    def __init__(
+        self,
+        compiled: Callable[..., Any],
+        plainly: Callable[..., Any] | None,
+        refused: Callable[[], Callable[..., Any]],
+        positions: Sequence[int],
+    ) -> None:
+        self._compiled, self._plainly, self._make_refused = compiled, plainly, refused
+        self._refused: Callable[..., Any] | None = None
+        self._positions = frozenset(positions)
+
+    def serve(self, *args: Any) -> Any:
+        """The graph's results."""
+        if self._positions and _share_written(args, self._positions):
+            if self._refused is None:
+                self._refused = self._make_refused()
+            return self._refused(*args)
+        if self._plainly is not None and _saving_hooks(True) is not None:
+            return self._plainly(*args)
+        return self._compiled(*args)
+
+
+def _share_written(args: Sequence[Any], positions: frozenset[int]) -> bool:
+    """Return whether an argument at one of these positions may share memory with another one, or with itself."""
+    tensors = [(each, number in positions) for number, each in enumerate(args) if isinstance(each, torch.Tensor)]
+    try:
+        return may_overlap(tensors)
+    except (RuntimeError, NotImplementedError):  # a tensor without a storage
+        return True

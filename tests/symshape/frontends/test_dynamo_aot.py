@@ -1,0 +1,274 @@
+"""AOTAutograd where it is right, and Dynamo's graph where it may not be: writes, decompositions, lost errors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import symshape
+from symshape.errors import FallbackWarning, UnsupportedError
+from symshape.frontends import dynamo
+from symshape.frontends.dynamo import symshape_backend
+from symshape.frontends.dynamo_aot import doubt, kernels_of_torch
+
+Tensor = torch.Tensor
+WAYS = {"default": {}, "programs": {"runner": "eager"}, "not plain": {"plain_calls": False}}
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    dynamo.alive.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return WAYS[request.param]  # type: ignore[no-any-return]
+
+
+def backed(fn: Callable[..., Any], way: dict[str, Any]) -> Callable[..., Any]:
+    return torch.compile(fn, backend=symshape_backend, options=way or None)
+
+
+# -- arguments that overlap
+def apart() -> list[Tensor]:
+    return [torch.arange(5.0), torch.arange(1.0, 6.0)]
+
+
+def overlapping() -> list[Tensor]:
+    base = torch.arange(8.0)
+    return [base[:5], base[1:6]]
+
+
+def swapped() -> list[Tensor]:
+    return overlapping()[::-1]
+
+
+def one_tensor_in_two_views() -> list[Tensor]:
+    base = torch.arange(5.0)
+    return [base[:], base[:]]
+
+
+def of_numpys() -> list[Tensor]:
+    """Two storages in one piece of memory."""
+    base = np.arange(8, dtype=np.float32)
+    return [torch.from_numpy(base[:5]), torch.from_numpy(base[1:6])]
+
+
+def side_by_side() -> list[Tensor]:
+    base = torch.arange(10.0)
+    return [base[:5], base[5:]]
+
+
+MEMORY = [overlapping, swapped, one_tensor_in_two_views, of_numpys, side_by_side]
+
+
+def doubled(x: Tensor, y: Tensor) -> Any:
+    x.mul_(2)
+    return x + y
+
+
+def shifted(x: Tensor, y: Tensor) -> Any:
+    x[1:] += 1
+    y.sub_(x * 1)
+    return [x * 2, y.view(5, 1)]
+
+
+@pytest.mark.parametrize("fn", [doubled, shifted])
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("grad", [False, True])
+def test_arguments_that_share_memory_in_a_later_call(
+    fn: Callable[..., Any], memory: Callable[[], list[Tensor]], grad: bool, way: dict[str, Any]
+) -> None:
+    weight = torch.ones((), requires_grad=grad)
+    compiled = backed(lambda x, y: torch.utils._pytree.tree_map(lambda each: each * weight, fn(x, y)), way)
+    for made in (apart, memory, apart):
+        mine, theirs = made(), made()
+        found, expected = compiled(*mine), fn(*theirs)
+        for ours, its in zip(
+            torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected), strict=True
+        ):
+            assert torch.equal(ours, its)
+        assert all(map(torch.equal, mine, theirs))
+
+
+def test_with_fullgraph_arguments_that_overlap_are_an_error() -> None:
+    compiled = backed(doubled, {"fullgraph": True})
+    compiled(*apart())
+    with pytest.raises(UnsupportedError, match="arguments share memory, and the graph writes to one of them"):
+        compiled(*overlapping())
+
+
+def test_the_report_counts_calls_whose_arguments_overlap() -> None:
+    compiled = backed(doubled, {"runner": "eager"})
+    for made in (apart, overlapping, overlapping):
+        compiled(*made())
+    told = str(symshape.backend_report())
+    assert "2 calls" in told
+    assert "arguments share memory" in told
+
+
+# -- decompositions in Python
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize("scale", [1.3, (1.3, 1.5), (0.7, 2.0)])
+def test_interpolation_under_gradients(mode: str, scale: Any, way: dict[str, Any]) -> None:
+    def fn(x: Tensor) -> Tensor:
+        return F.interpolate(x, scale_factor=scale, mode=mode)
+
+    compiled = backed(fn, way)
+    for n in (7, 11, 20):
+        x = torch.linspace(-1, 1, 2 * n * (n + 3)).view(1, 2, n, n + 3).sin().requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        found, expected = compiled(x), fn(y)
+        assert torch.equal(found, expected)
+        (found**2).sum().backward()
+        (expected**2).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [F.hardshrink, F.softshrink, lambda x: F.dropout(x, 0.5), lambda x: F.batch_norm(x, None, None, training=True)],
+)
+def test_ops_with_a_decomposition_in_python(fn: Callable[[Tensor], Tensor], way: dict[str, Any]) -> None:
+    compiled = backed(fn, way)
+    for n in (3, 5, 4):
+        x = torch.randn(n, 4, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        found = []
+        for run, given in ((compiled, x), (fn, y)):
+            torch.manual_seed(n)
+            found.append(run(given))
+            (found[-1] ** 2).sum().backward()
+        torch.testing.assert_close(found[0], found[1])
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_decompositions_are_back_afterwards() -> None:
+    op = torch.ops.aten.upsample_nearest2d.vec
+    before = dict(op.py_kernels)
+    with kernels_of_torch(False):
+        assert not before.keys() & op.py_kernels.keys() - {torch._C.DispatchKey.Meta}
+    with pytest.raises(ZeroDivisionError), kernels_of_torch(True):
+        raise ZeroDivisionError
+    assert dict(op.py_kernels) == before
+
+
+# -- errors of eager
+def no_classes(x: Tensor) -> Tensor:
+    return F.one_hot(torch.zeros(0, dtype=torch.long), x.shape[0]).to(x.dtype) @ x
+
+
+def too_few_classes(x: Tensor) -> Tensor:
+    return F.one_hot(torch.arange(3), x.shape[0]).to(x.dtype) @ x
+
+
+def unread(x: Tensor) -> Tensor:
+    torch.linalg.cholesky(x @ x.t() - x.shape[0] * torch.eye(x.shape[0]))
+    return x * 2
+
+
+def unread_index(x: Tensor) -> Tensor:
+    F.embedding(torch.full((2,), 3), x)
+    return x * 2
+
+
+def written_twice(x: Tensor) -> Tensor:
+    y = (x * 1)[:1].expand(x.shape[0], 2)
+    y.add_(1)
+    return y
+
+
+def onto_itself(x: Tensor) -> Tensor:
+    y = x * 1
+    y[1:].add_(y[:-1])
+    return y
+
+
+@pytest.mark.parametrize("fn", [no_classes, too_few_classes, unread, unread_index, written_twice, onto_itself])
+@pytest.mark.parametrize("grad", [False, True])
+def test_errors_of_eager(fn: Callable[[Tensor], Tensor], grad: bool, way: dict[str, Any]) -> None:
+    compiled = backed(fn, way)
+    for n in (5, 4, 3, 2, 0):
+        x = torch.ones(n, 2, requires_grad=grad)
+        errors: list[type | None] = []
+        for run in (fn, compiled):
+            try:
+                run(x)
+            except (RuntimeError, IndexError) as error:
+                errors.append(type(error))
+            else:
+                errors.append(None)
+        assert (errors[0] is None) == (errors[1] is None), (n, errors)
+
+
+# -- views with strides of their own
+def strided_argument(x: Tensor) -> Any:
+    view = x.as_strided((x.shape[0] - 1,), (1,), 1)
+    view.add_(1)
+    return view.view(-1, 1), view * 2
+
+
+def strided_with_itself(x: Tensor) -> Any:
+    y = x * 2
+    y.as_strided((x.shape[0] - 1, 2), (1, 1)).add_(1)
+    return (y,)
+
+
+def strided_of_a_view(x: Tensor) -> Any:
+    y = (x * 2).view(-1, 1)
+    view = y.as_strided((2,), (1,))
+    view.mul_(3)
+    return view.view(2, 1), y
+
+
+@pytest.mark.parametrize("fn", [strided_argument, strided_with_itself, strided_of_a_view])
+@pytest.mark.parametrize("grad", [False, True])
+def test_written_views_with_strides_of_their_own(fn: Callable[[Tensor], Any], grad: bool, way: dict[str, Any]) -> None:
+    compiled = backed(fn, way)
+    for n in (5, 6, 9):
+        leaves = [torch.arange(float(n)).requires_grad_(grad) for _ in range(2)]
+        given = [leaf * 1 for leaf in leaves]
+        found, expected = compiled(given[0]), fn(given[1])
+        assert all(map(torch.equal, found, expected))
+        assert torch.equal(*given)
+        if grad:
+            for results in (found, expected):
+                sum((each**2).sum() for each in results).backward()
+            assert torch.equal(leaves[0].grad, leaves[1].grad)
+
+
+# -- reasons against a graph
+def doubts(fn: Callable[..., Any], *args: Tensor) -> str:
+    found: list[str] = []
+
+    def noting(gm: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        found.append(doubt(gm))
+        return gm.forward
+
+    torch.compile(fn, backend=noting)(*args)
+    (reason,) = found
+    return reason
+
+
+def test_reasons() -> None:
+    x, y = torch.ones(4, 4), torch.ones(4, 4)
+    assert doubts(lambda x, y: (x @ y).relu_() + 1, x, y) == ""
+    assert doubts(lambda x, y: F.relu(x + y, inplace=True).add_(y), x, y) == ""
+    assert "as_strided" in doubts(lambda x: (x * 1).as_strided((2, 2), (1, 1)).add_(1), x)
+    assert "one_hot checks the values" in doubts(lambda x: F.one_hot(x.long(), 3), x)
+    assert "nothing reads the result of cholesky" in doubts(
+        lambda x: (torch.linalg.cholesky(x), x * 2)[1], torch.eye(4)
+    )
+    assert "may overlap, or overlap what it reads" in doubts(lambda x: x[1:].copy_(x[:-1]), torch.ones(4, 4))
+    assert doubts(lambda x: (x.unsqueeze(0), x * 2)[1], x) == ""
