@@ -198,7 +198,11 @@ def _capture(
                 outputs += tuple(written)
                 steps = _silent(tracer, call, arguments, steps_for(tracer, outputs), outputs)
         except BaseException as error:
-            around.put_back(error)
+            try:
+                around.put_back(error)
+            except BaseException:  # a second interrupt, which may come where `put_back` begins
+                around.put_back(error)
+                raise
             raise
     tracer.own.forget()
     state = _state(recorder, variables)
@@ -349,9 +353,10 @@ def _attends(device: torch.device) -> None:
 def _world_as_it_was(recorder: Recorder, planted: Planted, changes: Sequence[Changes]) -> None:
     """What the context managers of a trace do to the world at their ends, unless they did."""
     with_their_own_code(recorder)
-    if not changes:
+    unfinished = not changes  # an interrupt came before the writes were undone, or while they were
+    if unfinished:
         side_effects.undo(recorder)
-    planted.put_back()
+    planted.put_back(again=unfinished)
 
 
 def _closed(tracer: Tracer, arguments: SymbolicArguments) -> list[str]:

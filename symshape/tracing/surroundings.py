@@ -24,6 +24,7 @@ from symshape.tracing.state import hooks, planting
 from symshape.tracing.symbolic.nodes import texts
 
 _MISSING = object()
+_ATTEMPTS = 100  # to put everything back, which takes milliseconds: an alarm may ring again and again
 _AUTOCAST = ("cpu", "cuda")
 _PLACES: Sequence[tuple[Any, str]] = (
     (torch.compiler, "_is_compiling_flag"),
@@ -75,12 +76,20 @@ class Surroundings:
         self._later += put_back
 
     def put_back(self, error: BaseException) -> None:
-        """Puts back what ``error`` left changed, once more from the beginning if another interrupt comes."""
-        try:
-            self._put_back(error)
-        except BaseException:
-            self._put_back(error)
-            raise
+        """Put back what ``error`` left changed, from the beginning again whenever another interrupt comes.
+
+        Raises:
+            BaseException: the last of those interrupts.
+        """
+        interrupt: BaseException | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._put_back(error)
+                break
+            except BaseException as another:
+                interrupt = another
+        if interrupt is not None:
+            raise interrupt
 
     def _put_back(self, error: BaseException) -> None:
         _close_suspended(error)

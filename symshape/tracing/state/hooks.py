@@ -84,7 +84,8 @@ def with_their_own_code(recorder: Recorder) -> None:
         function.__code__ = code
     recorder.swapped.clear()
     while recorder.exchanged:
-        recorder.exchanged.pop()()
+        recorder.exchanged[-1]()  # first: an interrupt may come before it leaves the list
+        recorder.exchanged.pop()
 
 
 def _is_recorded() -> bool:
@@ -314,13 +315,13 @@ def _exchange(recorder: Recorder, value: Any) -> None:
     if isinstance(value, functools.partial):
         function = CALLED.get(id(value.func)) or _instead.get(id(value.func))
         if function is not None and id(value) not in _instead:
-            _instead[id(value)] = functools.partial(function, *value.args, **value.keywords)
             recorder.exchanged.append(functools.partial(_instead.pop, id(value), None))
+            _instead[id(value)] = functools.partial(function, *value.args, **value.keywords)
         return
     if isinstance(value, functools.singledispatchmethod):
         attributes, before = value.dispatcher.__dict__, value.dispatcher.dispatch
-        attributes["dispatch"] = dispatching(before)
         recorder.exchanged.append(functools.partial(attributes.__setitem__, "dispatch", before))
+        attributes["dispatch"] = dispatching(before)
         return
     cell = value.__closure__[value.__code__.co_freevars.index("dispatch")]
     recorder.exchanged.append(functools.partial(setattr, cell, "cell_contents", cell.cell_contents))

@@ -26,6 +26,7 @@ class Planted:
     def __init__(self, variables: Sequence[Variable], stand_ins: Sequence[Any]) -> None:
         self._pairs = list(zip(variables, stand_ins, strict=True))
         self._before: list[tuple[Variable, Any]] = []
+        self._are_back = False
 
     @contextmanager
     def in_the_world(self, recorder: Recorder) -> Iterator[None]:
@@ -51,8 +52,14 @@ class Planted:
             self.put_back()
             _planted_by = outer
 
-    def put_back(self) -> None:
-        """Has the variables hold what they held before."""
-        for variable, value in reversed(self._before):
-            variable.write(value)
-        self._before.clear()
+    def put_back(self, again: bool = False) -> None:
+        """Write the values from before the trace to the variables.
+
+        Args:
+            again: also where it was done: an undo that was repeated gives the variables their stand-ins again.
+        """
+        self._are_back = self._are_back and not again
+        if not self._are_back:
+            for variable, value in reversed(self._before):
+                variable.write(value)
+            self._are_back = True
