@@ -38,15 +38,22 @@ from guards.asking.ladder import Effort
 from guards.asking.queries import decide, prove
 from guards.asking.questions import ask
 from guards.asking.reading import parse
-from guards.asking.simplification import bounds, simplify
 from guards.asking.verdict import Verdict
 from guards.domains.congruence import Congruence
 from guards.domains.interval import Interval
-from guards.errors import CannotSolve, Contradiction, FormatError, GuardsError, ParseError, RangeError, Undecided
+from guards.errors import (
+    ArgumentError,
+    CannotSolve,
+    Contradiction,
+    FormatError,
+    GuardsError,
+    Missing,
+    ParseError,
+    RangeError,
+    Undecided,
+)
 from guards.facts.facts import Facts
 from guards.terms.arithmetic import symbol
-from guards.terms.latex_printing import latex
-from guards.terms.smtlib_printing import smtlib
 from guards.terms.term import Term
 
 _LATER = {
@@ -64,6 +71,7 @@ _LATER = {
     "sets.guard": ("Guard", "Violation"),
     "sets.guard_set": ("GuardSet", "Projection"),
     "sets.origin": ("Origin",),
+    "sets.public": ("bounds", "holds", "implies", "latex", "simplify", "smtlib"),
     "sets.serialize": ("from_json", "to_json"),
     "sets.sources": ("IntArg", "Size", "Source", "StorageOffset", "Stride"),
 }
@@ -90,6 +98,7 @@ if TYPE_CHECKING:
     from guards.sets.guard import Guard, Violation
     from guards.sets.guard_set import GuardSet, Projection
     from guards.sets.origin import Origin
+    from guards.sets.public import bounds, holds, implies, latex, simplify, smtlib
     from guards.sets.serialize import from_json, to_json
     from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 else:
@@ -102,10 +111,11 @@ else:
         return found
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 __all__ = [
+    "ArgumentError",
     "Assumptions",
     "CannotSolve",
     "Certificate",
@@ -125,6 +135,7 @@ __all__ = [
     "IntArg",
     "Interval",
     "Miss",
+    "Missing",
     "Near",
     "Nearest",
     "Origin",
@@ -153,6 +164,8 @@ __all__ = [
     "from_json",
     "from_sympy",
     "from_z3",
+    "holds",
+    "implies",
     "latex",
     "parse",
     "prove",

@@ -51,3 +51,8 @@ __all__ = [
     "rules",
     "work_of",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names: what was imported to make them is none of them."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -99,5 +99,11 @@ __all__ = [
     "trace_training",
 ]
 
+
+def __dir__() -> list[str]:
+    """Return the public names: what was imported to make them is none of them."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 set_logs_from_environment()
 del set_logs_from_environment

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
+from guards.asking.arguments import checked_ranges, described, listed, stands_for_term, symbols_of_sets, term_of
 from guards.asking.reading import parse, understood
 from guards.domains.interval import Interval
 from guards.domains.interval_arithmetic import Pair
@@ -18,18 +20,23 @@ _KEPT_LIMIT = 512
 _kept: dict[tuple[object, ...], Facts] = {}
 
 
-def facts_from(ranges: Mapping[str, Pair] | None = None, assume: str | Term | Iterable[str | Term] = ()) -> Facts:
+def facts_from(ranges: Any = None, assume: Any = ()) -> Facts:
     """Facts from ranges by name and conditions as text (or terms).
 
     Raises:
         Contradiction: nothing satisfies all of them, and that was seen.
         RangeError: a range is empty, or not a pair.
         ParseError: a condition cannot be read.
+        ArgumentError: an argument is of a type that is not taken.
 
     >>> facts_from({"s0": (2, None)}, ["s0 % 8 == 0"])
     Facts(s0 in [2, inf), s0 % 8 == 0)
     """
-    conditions: tuple[str | Term, ...] = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
+    conditions = listed(assume)
+    ranges = checked_ranges(ranges)
+    if not all(isinstance(each, (str, Term)) for each in conditions):
+        ranges = {**symbols_of_sets(conditions), **ranges}
+        conditions = tuple([holding(each) for each in conditions])
     try:
         key: tuple[object, ...] = (tuple[object, ...](ranges.items()) if ranges else (), conditions)
         found = _kept.get(key)
@@ -50,7 +57,7 @@ def facts_from(ranges: Mapping[str, Pair] | None = None, assume: str | Term | It
     return found
 
 
-def pair_of(name: str, pair: object) -> Pair:
+def pair_of(name: Any, pair: object) -> Pair:
     """A range as a pair of bounds.
 
     Raises:
@@ -63,7 +70,7 @@ def pair_of(name: str, pair: object) -> Pair:
     raise RangeError(f"the range of {name} must be a pair of integers or None, not {pair!r}")
 
 
-def condition_of(item: str | Term) -> Term:
+def condition_of(item: Any) -> Term:
     """A condition given as text or as a term.
 
     Raises:
@@ -71,13 +78,17 @@ def condition_of(item: str | Term) -> Term:
     """
     term = parse(item) if isinstance(item, str) else item
     if type(term) is not Term:
-        raise ParseError(f"a condition is a text or a term, not {type(term).__name__}: {str(item)[:60]}")
+        if isinstance(item, int) and not isinstance(item, bool):
+            raise ParseError(f"a condition is needed, not the integer {item}")
+        if not isinstance(item, bool) and not stands_for_term(item):
+            raise ParseError(f"a condition is a text, a term, a guard or a guard set, not {described(item)}")
+        term = term_of(item, "condition_of")
     if not term.is_bool:
         raise ParseError(f"a condition is needed, not the integer {term}")
     return term
 
 
-def holding(item: str | Term) -> Term:
+def holding(item: Any) -> Term:
     """Return the condition that a text or term is to hold: a text that divides by zero somewhere does not hold there.
 
     Raises:
@@ -90,7 +101,7 @@ def holding(item: str | Term) -> Term:
     return understood(item).holds if isinstance(item, str) else term
 
 
-def check_names(ranges: Mapping[str, object], written: Iterable[str | Term]) -> None:
+def check_names(ranges: Any, written: Iterable[Any]) -> None:
     """Refuses a range for a name that nothing written mentions, while something mentioned has no range: a slip.
 
     Ranges of further symbols beside those of all that are mentioned do no harm.
@@ -104,6 +115,7 @@ def check_names(ranges: Mapping[str, object], written: Iterable[str | Term]) -> 
     guards.errors.RangeError: a range is given for 'so', which is not among the symbols s0; did you mean 's0'?
     """
     named: set[str] = set()
+    ranges = checked_ranges(ranges)
     for each in written:
         named.update([s.name for s in condition_of(each).symbols])
     if not ranges.keys() - named:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from guards.facts.definedness import defined
+from guards.facts.definedness import conjuncts, defined
 from guards.terms import boolean
 from guards.terms.boolean import FALSE, TRUE
-from guards.terms.term import Op, Term
+from guards.terms.term import Term
 from guards.text import operators
 from guards.text.functions import FRACTIONS, FUNCTIONS
 from guards.text.grammar import Reader
@@ -34,11 +34,6 @@ class Meaning:
     def negated(self) -> Meaning:
         """Return the meaning of ``not`` of the condition."""
         return Meaning(self.fails, self.holds, self.defined)
-
-
-def conjuncts(term: Term) -> tuple[Term, ...]:
-    """Return the parts of an ``and``; of any other condition, the condition alone."""
-    return term.args if term.op is Op.AND else () if term is TRUE else (term,)
 
 
 def connected(stop: bool, parts: Sequence[Meaning]) -> Meaning:

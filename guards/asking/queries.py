@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
+from guards.asking.arguments import checked_ranges, listed, symbols_of_sets
 from guards.asking.assumptions import check_names, condition_of, facts_from
 from guards.asking.counting import COUNTS
 from guards.asking.ladder import WORDS, Effort, climb_up
@@ -17,15 +19,16 @@ from guards.terms.boolean import FALSE, TRUE
 from guards.terms.term import Term
 
 
-def decide(
-    query: str | Term, *, ranges: Mapping[str, Pair] | None = None, assume: Iterable[str | Term] = ()
-) -> Verdict:
+def decide(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()) -> Verdict:
     """The verdict on a condition: holds it for all values of its symbols, for none, or does it depend?
+
+    The condition is a text, a term, a guard or a guard set.
 
     A symbol absent from ``ranges`` is a size: any integer >= 0.
 
     Raises:
         ParseError: ``query`` or an assumption cannot be read.
+        ArgumentError: an argument is of a type that is not taken.
         Contradiction: nothing satisfies the assumptions.
         RangeError: a range is empty, is no pair, or is for a name that is not mentioned.
 
@@ -37,8 +40,11 @@ def decide(
     (None, {'s0': 1, 's1': 6}, {'s0': 0, 's1': 0})
     """
     condition = condition_of(query)
-    assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
-    if ranges and not {s.name for s in condition.symbols}.issuperset(ranges):
+    if assume or isinstance(assume, Term):
+        assume = listed(assume)
+    if type(query) is not str and type(query) is not Term:  # a guard set may speak about other values than sizes
+        ranges = {**symbols_of_sets((query,)), **checked_ranges(ranges)}
+    if ranges and not {s.name for s in condition.symbols}.issuperset(checked_ranges(ranges)):
         check_names(ranges, (query, *assume))
     facts = facts_from(ranges, assume)
     if type(query) is str:
@@ -61,15 +67,14 @@ def decide(
     return Verdict(None, "unknown", fails, holds, f"not known ({climb.reason or 'limits were reached'})")
 
 
-def prove(
-    query: str | Term, *, ranges: Mapping[str, Pair] | None = None, assume: Iterable[str | Term] = ()
-) -> bool | None:
+def prove(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()) -> bool | None:
     """Whether a condition holds for all values (True), for none (False), or neither is known to be so (None).
 
     A symbol absent from ``ranges`` is a size: any integer >= 0.
 
     Raises:
         ParseError: ``query`` or an assumption cannot be read.
+        ArgumentError: an argument is of a type that is not taken.
         Contradiction: nothing satisfies the assumptions.
         RangeError: a range is empty, is no pair, or is for a name that is not mentioned.
 
@@ -78,8 +83,11 @@ def prove(
     (True, True, None)
     """
     condition = condition_of(query)
-    assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
-    if ranges and not {s.name for s in condition.symbols}.issuperset(ranges):
+    if assume or isinstance(assume, Term):
+        assume = listed(assume)
+    if type(query) is not str and type(query) is not Term:  # a guard set may speak about other values than sizes
+        ranges = {**symbols_of_sets((query,)), **checked_ranges(ranges)}
+    if ranges and not {s.name for s in condition.symbols}.issuperset(checked_ranges(ranges)):
         check_names(ranges, (query, *assume))
     facts = facts_from(ranges, assume)
     return ask(_defined(facts, query) if type(query) is str else facts, condition)

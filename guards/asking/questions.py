@@ -5,9 +5,12 @@ Asking never records anything: the same facts and the same question give the sam
 
 from __future__ import annotations
 
+from typing import Any
+
 from guards.asking.counting import COUNTS
 from guards.asking.ladder import Effort, climb_up
 from guards.deciders.independence import bounds_tell_all
+from guards.errors import ArgumentError
 from guards.facts.component import Component
 from guards.facts.facts import Facts
 from guards.terms import boolean
@@ -23,7 +26,7 @@ _SOUGHT: dict[tuple[int, bool | None], int] = {(effort, only): bit for (effort, 
 }
 
 
-def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bool | None = None) -> bool | None:
+def ask(facts: Any, condition: Any, *, effort: Effort = Effort.FULL, only: bool | None = None) -> bool | None:
     """Whether the facts settle a condition: True, False, or None when they do not (or when it is not known).
 
     ``only`` restricts the search to one answer, for a caller who knows that the other is impossible.
@@ -39,6 +42,10 @@ def ask(facts: Facts, condition: Term, *, effort: Effort = Effort.FULL, only: bo
         return True
     if condition is FALSE:
         return False
+    if type(facts) is not Facts:
+        raise ArgumentError(f"ask takes facts of the class Facts, not {type(facts).__name__}")
+    if type(condition) is not Term:
+        raise ArgumentError(f"ask takes a condition as a term, not {type(condition).__name__}: read a text by parse")
     found = facts._answers.get(condition)
     if found is not None:  # an answer, or which ones were sought in vain
         if found & _SETTLED:

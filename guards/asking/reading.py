@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from guards.deciders.linear_refutation import refutes
 from guards.domains.interval_arithmetic import EVERYTHING, Pair
+from guards.errors import ParseError
 from guards.facts.component import Component, divisors
 from guards.terms import boolean
 from guards.terms.boolean import TRUE
@@ -33,7 +36,7 @@ class Understood:
 _cache: dict[str, Understood] = {}
 
 
-def understood(text: str) -> Understood:
+def understood(text: Any) -> Understood:
     """Return the meaning of a text; :func:`parse` answers its term alone.
 
     Raises:
@@ -72,7 +75,7 @@ def _meant(made: Read, text: str) -> Understood:
     return Understood(term, boolean.or_(meaning.holds, meaning.fails), meaning.holds)
 
 
-def parse(text: str) -> Term:
+def parse(text: Any) -> Term:
     """The term that ``text`` writes.
 
     Raises:
@@ -86,6 +89,8 @@ def parse(text: str) -> Term:
         ...
     guards.errors.ParseError: the name '__import__' is not allowed at character 1: "__import__('os')"
     """
+    if not isinstance(text, str):
+        raise ParseError(f"a text is needed, not {type(text).__name__}")
     found = _cache.get(text)
     return understood(text).term if found is None else found.term
 

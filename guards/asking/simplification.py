@@ -15,7 +15,7 @@ from guards.deciders.witnesses import points
 from guards.domains.interval_arithmetic import Pair
 from guards.errors import ParseError
 from guards.facts.component import Component, contains
-from guards.facts.definedness import guarded
+from guards.facts.definedness import conjuncts, defined, guarded, partial
 from guards.facts.facts import Facts
 from guards.facts.laws_of_division import divide
 from guards.facts.rewriting import rewritten
@@ -99,12 +99,27 @@ def _simplify_parts(term: Term, facts: Facts) -> Term:
                 within = within.assume(part if conjunction else boolean.not_(guarded(part, within)))
         if within.contradictory:
             return stop
-        short = _simplify_condition(kept[index], within, Effort.CHEAP if many else Effort.THOROUGH)
+        effort = Effort.CHEAP if many else Effort.THOROUGH
+        short = _simplify_condition(kept[index], within, effort)
+        if conjunction and short is not kept[index]:
+            short = _with_domain(short, kept[index], within, effort)
         if short is stop:
             return stop
         if short is skip or _size(short) < _size(kept[index]):
             kept[index] = short
     return (boolean.and_ if conjunction else boolean.or_)(*kept)
+
+
+def _with_domain(short: Term, part: Term, within: Facts, effort: Effort) -> Term:
+    """Return a simplified part of an ``and``, and where the part is defined: other parts may have gone for that.
+
+    ``q != 0`` goes from ``q != 0 and p % q >= 0``, as the other part divides by ``q``. It may not become TRUE then.
+    """
+    if not partial(part) or short is FALSE:
+        return short
+    shown = conjuncts(defined(short))
+    hidden = [each for each in conjuncts(defined(part)) if not among(each, shown)]
+    return boolean.and_(short, *[each for each in hidden if ask(within, each, effort=effort, only=True) is not True])
 
 
 MANY = 24
@@ -198,7 +213,7 @@ def bounds(
     >>> bounds("s0 - s0 // 8 * 8"), bounds("u0", assume=["u0 <= s0 * s1"]), bounds("a", assume=["a >= b + 8"])
     ((<0>, <7>), (<0>, <s0*s1>), (<8>, None))
     """
-    term = arithmetic.integer(_integer_of(term) if isinstance(term, str) else term)
+    term = arithmetic.integer(integer_of(term) if isinstance(term, str) else term)
     assume = (assume,) if isinstance(assume, (str, Term)) else tuple(assume)
     if ranges:
         check_names(ranges, (boolean.eq(term, 0), *assume))
@@ -222,7 +237,12 @@ def bounds(
     return low, high
 
 
-def _integer_of(text: str) -> Term:
+def integer_of(text: str) -> Term:
+    """Return the term of a text that writes an integer.
+
+    Raises:
+        ParseError: the text cannot be read, or is a condition.
+    """
     term = parse(text)
     if term.is_bool:
         raise ParseError(f"an integer is needed, not the condition {term}")

@@ -13,6 +13,7 @@ from typing import Any
 from guards.deciders.sympy_translation import FromSympy, ToSympy
 from guards.domains import interval_arithmetic
 from guards.domains.interval_arithmetic import Pair
+from guards.errors import ArgumentError
 from guards.facts.component import Component
 from guards.terms import arithmetic
 from guards.terms.term import Op, Term
@@ -111,6 +112,8 @@ def to_sympy(term: Term, symbols: Mapping[str, Any] | None = None) -> Any:
     >>> from_sympy(to_sympy(parse("s0 // 8 + 1"))) is parse("s0 // 8 + 1")
     True
     """
+    if type(term) is not Term:
+        raise ArgumentError(f"to_sympy takes a term, not {type(term).__name__}: read a text by guards.parse")
     import sympy
 
     return ToSympy(sympy, symbols or {}).made(term)

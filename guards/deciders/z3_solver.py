@@ -21,6 +21,7 @@ import attrs
 from guards.budget import SPENT, current
 from guards.deciders.z3_lowering import Lowering, degree, is_linear, more_parts_than
 from guards.deciders.z3_translation import Closed, FromZ3
+from guards.errors import ArgumentError
 from guards.facts.completion import completed, with_defaults
 from guards.facts.component import Component
 from guards.terms import fold
@@ -330,6 +331,8 @@ def to_z3(term: Term, context: Any = None) -> Any:
     >>> from_z3(to_z3(parse("s0 // 8 < s1"))) is parse("s0 // 8 < s1")
     True
     """
+    if type(term) is not Term:
+        raise ArgumentError(f"to_z3 takes a term, not {type(term).__name__}: read a text by guards.parse")
     import z3
 
     return Closed(z3, context, None).lower(term)[0]

@@ -18,7 +18,7 @@ from guards.regions.minimising import needed
 from guards.regions.nearest import Nearest, nearest
 from guards.regions.satisfiability import core, range_conditions, search, universe
 from guards.sets.guard import Guard, Violation, listed
-from guards.sets.guard_set import GuardSet
+from guards.sets.guard_set import GuardSet, as_set
 from guards.sets.origin import DECLARED, Origin
 from guards.sets.sources import Source, spelled
 from guards.terms.fold import evaluate
@@ -60,6 +60,7 @@ def explain(
     a.size(0) is 1 and b.size(0) is 1, but the entry needs a.size(0) + b.size(0) > 2 because of model.py:12
     (`if a.size(0) + b.size(0) > 2:`); nearest passing input: a.size(0) = 2
     """
+    guard_set = as_set(guard_set, "explain")
     violated = guard_set.violations(values, sources)
     if not violated:
         return None
@@ -176,6 +177,7 @@ def distinguish(first: GuardSet, second: GuardSet, sources: Sources | None = Non
     the first alone asks s0 % 2 == 0; the second alone asks s0 % 2 == 1; only the first holds for s0 = 0; only the
     second holds for s0 = 1; no values satisfy both
     """
+    first, second = as_set(first, "distinguish"), as_set(second, "distinguish")
     names = spelled(sources or {})
     about(len(first.conditions) + len(second.conditions))
     own = [_not_implied(a, b) for a, b in ((first, second), (second, first))]
@@ -241,6 +243,7 @@ def explain_conflict(declared: GuardSet, program: GuardSet, sources: Sources | N
     declared a.size(0) <= 8 contradicts the program: a.size(0) == b.size(0) by model.py:3 (`a + b`), and
     b.size(0) == 16 by model.py:9 (`b.view(16)`)
     """
+    declared, program = as_set(declared, "explain_conflict"), as_set(program, "explain_conflict")
     about(len(declared.conditions) + len(program.conditions))
     sizes = {name: universe(limits) for name, limits in (*program.ranges.items(), *declared.ranges.items())}
     wide = dict.fromkeys(sizes, (None, None))

@@ -18,10 +18,11 @@ from guards.dispatch.build import build
 from guards.dispatch.insertion import insert
 from guards.dispatch.nodes import Leaf, Node, Record
 from guards.domains.interval_arithmetic import Pair
+from guards.errors import Missing
 from guards.facts.definedness import satisfied
 from guards.sets.codegen import require_slots, slot_names
 from guards.sets.guard import Violation
-from guards.sets.guard_set import GuardSet
+from guards.sets.guard_set import GuardSet, as_set
 from guards.sets.sources import Source
 from guards.terms.fold import evaluate
 from guards.terms.term import Term
@@ -108,6 +109,7 @@ class Tree(Generic[E]):
         Raises:
             GuardsError: the guards speak about a symbol that has no slot.
         """
+        guard_set = as_set(guard_set, "Tree.insert")
         require_slots(guard_set, self.slots)
         box = Box.of(guard_set, self._sizes)
         with self._lock:
@@ -124,7 +126,7 @@ class Tree(Generic[E]):
         """Takes out every guard set that leads to ``entry`` (the same object).
 
         Raises:
-            KeyError: there is none.
+            Missing: there is none.
 
         >>> tree = Tree(["s0"])
         >>> tree.insert(GuardSet.read("s0 == 8"), "static")
@@ -135,7 +137,7 @@ class Tree(Generic[E]):
         with self._lock:
             kept = tuple(record for record in self._records if record.entry is not entry)
             if len(kept) == len(self._records):
-                raise KeyError(entry)
+                raise Missing(f"no guard set leads to the entry {entry!r}")
             self._records = kept
             self._rebuild()
 

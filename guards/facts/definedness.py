@@ -107,6 +107,11 @@ def defined(term: Term) -> Term:
     return _Divisors(None).defined(term) if partial(term) else boolean.TRUE
 
 
+def conjuncts(term: Term) -> tuple[Term, ...]:
+    """Return the parts of an ``and``; of any other condition, the condition alone."""
+    return term.args if term.op is Op.AND else () if term is boolean.TRUE else (term,)
+
+
 def chooses_by_partial(term: Term) -> bool:
     """Return whether some choice inside a relation depends on an ``and`` or ``or`` that may divide by zero.
 

@@ -52,10 +52,10 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
     >>> print(solve("s * t == 12", "s"))
     s == 12//t and 12 % t == 0 and t >= 1
     """
-    relation = holding(relation) if isinstance(relation, str) else boolean.boolean(relation)
+    relation = holding(relation)
     symbol = arithmetic.symbol(symbol) if isinstance(symbol, str) else symbol
-    if symbol.op is not Op.SYMBOL:
-        raise ArgumentError(f"a condition is solved for a symbol, not for {symbol}")
+    if type(symbol) is not Term or symbol.op is not Op.SYMBOL:
+        raise ArgumentError(f"a condition is solved for a symbol, not for {symbol!r}")
     known = Facts() if facts is None else facts
     if known.contradictory:
         return FALSE

@@ -11,12 +11,13 @@ from types import FunctionType
 
 import attrs
 
+from guards.asking.arguments import described
 from guards.domains.interval_arithmetic import meet
 from guards.domains.linear_form import bounded_by
-from guards.errors import GuardsError
+from guards.errors import ArgumentError, GuardsError
 from guards.facts.definedness import chooses_by_partial, guarded, partial
 from guards.sets.guard import Guard, Violation, violation
-from guards.sets.guard_set import GuardSet
+from guards.sets.guard_set import GuardSet, as_set
 from guards.terms.generated import generated_function
 from guards.terms.printing import python
 from guards.terms.straight_line import StraightLine, once
@@ -126,8 +127,9 @@ def compile_check(guard_set: GuardSet, slots: Sequence[str]) -> Check:
     Raises:
         GuardsError: the set speaks about a symbol that has no slot, or a slot is named twice.
     """
-    slots = tuple(slots)
+    guard_set = as_set(guard_set, "compile_check")
     names = slot_names(slots)
+    slots = tuple(slots)
     require_slots(guard_set, slots)
     source = _source(guard_set.conditions, slots, names)
     failing = source_function(source, "failing", "check")
@@ -140,7 +142,12 @@ def slot_names(slots: Sequence[str]) -> dict[str, str]:
     Raises:
         GuardsError: a slot is named twice.
     """
+    if isinstance(slots, str) or not isinstance(slots, Sequence):
+        raise ArgumentError(f"slots are the names of symbols in the order of their values, not {described(slots)}")
     names = {name: f"v{index}" for index, name in enumerate(slots)}
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentError(f"a slot is the name of a symbol, not {described(name)}")
     if len(names) != len(slots):
         raise GuardsError(f"a slot is named twice: {', '.join(slots)}")
     return names

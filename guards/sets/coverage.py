@@ -6,20 +6,22 @@ A part outside of all with a point in it is a counterexample; when every part is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 import attrs
 
+from guards.asking.arguments import described
 from guards.asking.ladder import Effort
 from guards.asking.questions import ask
 from guards.budget import about, spent, whole_question
 from guards.domains.interval_arithmetic import SIZES, Pair
 from guards.domains.linear_form import bounded_by
+from guards.errors import ArgumentError
 from guards.facts.definedness import guarded
 from guards.facts.facts import Facts
 from guards.regions.satisfiability import Values, empty_range, facts_of, holds, search
-from guards.sets.guard_set import GuardSet
+from guards.sets.guard_set import GuardSet, as_set
 from guards.terms import arithmetic, boolean
 from guards.terms.boolean import FALSE
 from guards.terms.term import Op, Term, among
@@ -65,7 +67,10 @@ def certify(contract: GuardSet | Mapping[str, Pair], guard_sets: Sequence[GuardS
     >>> certify({"s0": (1, 64)}, entries).counterexample
     {'s0': 9}
     """
-    declared = contract if isinstance(contract, GuardSet) else GuardSet(ranges=contract)
+    declared = GuardSet(ranges=contract) if isinstance(contract, Mapping) else as_set(contract, "certify")
+    if isinstance(guard_sets, GuardSet | str) or not isinstance(guard_sets, Iterable):
+        raise ArgumentError(f"certify takes several guard sets, not {described(guard_sets)}")
+    guard_sets = [as_set(each, "certify", declared.ranges) for each in guard_sets]
     terms = [guard.term for guard in declared.guards]
     ranges = {name: SIZES for guards in guard_sets for name in guards.ranges} | dict(declared.ranges)
     if empty_range(ranges) or among(FALSE, terms):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from guards.asking.arguments import checked_values
 from guards.facts.definedness import satisfied
 from guards.sets.origin import Origin
 from guards.terms import boolean
@@ -51,14 +52,14 @@ class Guard:
         """Whether the condition is defined and true at ``values``.
 
         Raises:
-            KeyError: a symbol of the condition has no value.
+            Missing: a symbol of the condition has no value.
 
         >>> from guards.asking.reading import parse
         >>> guard = Guard(parse("s0 % s1 == 0"))
         >>> guard.holds({"s0": 8, "s1": 2}), guard.holds({"s0": 8, "s1": 0})
         (True, False)
         """
-        return satisfied(self.term, values)
+        return satisfied(self.term, checked_values(values, [symbol.name for symbol in self.term.symbols]))
 
 
 @attrs.frozen

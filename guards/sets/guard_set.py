@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from guards.asking.arguments import checked_ranges, checked_values, described
 from guards.asking.assumptions import check_names, holding, pair_of
 from guards.asking.ladder import Effort
 from guards.budget import about, whole_question
@@ -88,7 +89,7 @@ class GuardSet:
         if ranges and any(isinstance(each, str) for each in conditions):
             check_names(ranges, [each for each in conditions if isinstance(each, str)] + [g.term for g in guards])
         object.__setattr__(self, "guards", tuple(guards))
-        found = {symbol(name): pair_of(name, pair) for name, pair in (ranges or {}).items()}
+        found = {symbol(name): pair_of(name, pair) for name, pair in checked_ranges(ranges).items()}
         for guard in guards:
             for s in guard.term.symbols:
                 found.setdefault(s, SIZES)
@@ -162,8 +163,10 @@ class GuardSet:
         """Whether every condition holds at ``values``, which names every symbol of the set.
 
         Raises:
-            KeyError: a symbol has no value.
+            Missing: a symbol has no value.
+            ArgumentError: a value is no integer.
         """
+        values = checked_values(values, self.ranges)
         return all(satisfied(guard.term, values) for guard in self._conditions)
 
     def violations(
@@ -176,11 +179,15 @@ class GuardSet:
         n == m, but n = 3 and m = 9
         m <= 8, but m = 9
         """
+        values = checked_values(values, self.ranges)
         names = spelled(sources) if sources else None
         failed = [guard for guard in self._conditions if not satisfied(guard.term, values)]
         return tuple(violation(guard, values, names) for guard in failed)
 
     # -- the set as a region ------------------------------------------------------------------------------------------
+
+    def _set_of(self, other: object, method: str) -> GuardSet:
+        return as_set(other, f"GuardSet.{method}", self.ranges)
 
     def _terms(self) -> list[Term]:
         return [guard.term for guard in self.guards]
@@ -194,14 +201,17 @@ class GuardSet:
         return search(self._terms(), self.ranges).satisfiable
 
     @whole_question()
-    def implies(self, other: GuardSet) -> bool | None:
+    def implies(self, other: GuardSet | Condition) -> bool | None:
         """Whether every point of this set is one of ``other``; symbols that this set does not know are sizes.
+
+        Wherever a method takes another set, a text, a term or a guard will do: it has this set's ranges.
 
         >>> GuardSet.read("s0 > 3").implies(GuardSet.read("s0 + s1 > 2")), GuardSet.read("s0 > 3").implies(
         ...     GuardSet.read("s0 > 4")
         ... )
         (True, False)
         """
+        other = self._set_of(other, "implies")
         ranges = {name: SIZES for name in other.ranges if name not in self.ranges} | dict(self.ranges)
         about(len(other.conditions))
         undecided = False
@@ -214,17 +224,18 @@ class GuardSet:
         return None if undecided else True
 
     @whole_question()
-    def equivalent(self, other: GuardSet) -> bool | None:
+    def equivalent(self, other: GuardSet | Condition) -> bool | None:
         """Whether both sets hold for the same values.
 
         >>> GuardSet.read("s0 > 3", "s0 != 4").equivalent(GuardSet.read("s0 >= 5"))
         True
         """
+        other = self._set_of(other, "equivalent")
         there = self.implies(other)
         back = other.implies(self) if there is not False else False
         return False if there is False or back is False else True if there and back else None
 
-    def disjoint(self, other: GuardSet) -> bool | None:
+    def disjoint(self, other: GuardSet | Condition) -> bool | None:
         """Whether no values satisfy both sets.
 
         >>> GuardSet.read("s0 <= 8").disjoint(GuardSet.read("s0 > 8"))
@@ -233,7 +244,7 @@ class GuardSet:
         found = self.intersect(other).is_satisfiable()
         return None if found is None else not found
 
-    def intersect(self, other: GuardSet) -> GuardSet:
+    def intersect(self, other: GuardSet | Condition) -> GuardSet:
         """The set that holds where both hold.
 
         >>> print(GuardSet.read("s0 > 1", ranges={"s0": (0, 9)}).intersect(GuardSet.read("s0 < 5", "s1 > s0")))
@@ -242,13 +253,14 @@ class GuardSet:
         s0 <= 4
         s0 < s1
         """
+        other = self._set_of(other, "intersect")
         known = {guard.term for guard in self.guards}
         ranges = {name: meet(self.ranges.get(name, limits), limits) for name, limits in other.ranges.items()}
         added = tuple(guard for guard in other.guards if guard.term not in known)
         return GuardSet(self.guards + added, ranges={**self.ranges, **ranges})
 
     def __and__(self, other: object) -> GuardSet:
-        return self.intersect(other) if isinstance(other, GuardSet) else NotImplemented
+        return self.intersect(other) if isinstance(other, GuardSet | Guard | Term | str) else NotImplemented
 
     def __invert__(self) -> GuardSet:
         return self.negate()
@@ -264,13 +276,14 @@ class GuardSet:
         ranges = {name: universe(limits) for name, limits in self.ranges.items()}
         return GuardSet(Guard(_complement(self.conditions, ranges), COMPLEMENT), ranges=ranges)
 
-    def difference(self, other: GuardSet) -> GuardSet:
+    def difference(self, other: GuardSet | Condition) -> GuardSet:
         """The set that holds where this one holds and ``other`` does not.
 
         >>> print(GuardSet.read("s0 > 2").difference(GuardSet.read("s0 % 8 == 0")))
         s0 >= 3
         s0 % 8 != 0  # complement
         """
+        other = self._set_of(other, "difference")
         ranges = {name: SIZES for name in other.ranges if name not in self.ranges} | dict(self.ranges)
         return GuardSet(self.guards, Guard(_complement(other.conditions, ranges), COMPLEMENT), ranges=ranges)
 
@@ -321,6 +334,8 @@ class GuardSet:
         >>> GuardSet.read("s0 % 8 == 0", ranges={"s0": (1, 8)}).sample(2)
         [{'s0': 8}]
         """
+        if type(count) is not int:
+            raise ArgumentError(f"sample takes the number of points, not {described(count)}")
         return sample(self._terms(), self.ranges, count, seed)
 
     def core(self) -> GuardSet | None:
@@ -334,6 +349,22 @@ class GuardSet:
         free = dict.fromkeys(self.ranges, (None, None))
         found = core([guard.term for guard in conditions], free)
         return None if found is None else GuardSet((conditions[index] for index in found), ranges=free)
+
+
+def as_set(given: object, function: str, ranges: Mapping[str, Pair] | None = None) -> GuardSet:
+    """Return a guard set as it is, and a text, a term, a guard or a truth value as a set with those of the ranges.
+
+    Raises:
+        ArgumentError: it is none of these.
+        ParseError: a text cannot be read, or is an integer.
+    """
+    if isinstance(given, GuardSet):
+        return given
+    if not isinstance(given, str | Term | Guard | bool):
+        raise ArgumentError(f"{function} takes a guard set, a text, a term or a guard, not {described(given)}")
+    guard = given if isinstance(given, Guard) else Guard(holding(given))
+    own = {s.name: ranges[s.name] for s in guard.term.symbols if ranges and s.name in ranges}
+    return GuardSet(guard, ranges=own)
 
 
 def _complement(conditions: Sequence[Guard], ranges: Mapping[str, Pair]) -> Term:

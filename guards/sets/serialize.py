@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from guards.asking.arguments import described
 from guards.asking.ladder import RUNGS
 from guards.asking.verdict import Verdict
 from guards.domains.interval_arithmetic import Pair
-from guards.errors import FormatError, GuardsError
+from guards.errors import ArgumentError, FormatError, GuardsError
 from guards.facts.facts import Facts
 from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
@@ -177,8 +178,12 @@ def to_json(value: GuardSet | Facts | Verdict | Mapping[str, Source], *, indent:
         kind, body = "facts", _facts_to_json(value)
     elif isinstance(value, Verdict):
         kind, body = "verdict", _verdict_to_json(value)
-    else:
+    elif isinstance(value, Mapping):
         kind, body = "sources", _sources_to_json(value)
+    else:
+        raise ArgumentError(
+            f"to_json takes a guard set, facts, a verdict or a mapping of sources, not {described(value)}"
+        )
     return json.dumps({"format": FORMAT, "version": VERSION, "kind": kind, **body}, indent=indent)
 
 

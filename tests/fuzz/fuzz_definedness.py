@@ -267,7 +267,9 @@ def as_question(rng: random.Random, text: str) -> str:
 
 def as_term(rng: random.Random, text: str) -> str:
     """A term, simplified under an assumption, and the bounds of an integer."""
-    assumed = condition_of_case(rng) if rng.random() < 0.6 else "p == p"
+    assumed = rng.choice([condition_of_case(rng), "p >= 0 and q >= 0", "p == p"])
+    if rng.random() < 0.5:
+        text = f"({rng.choice(['p', 'q'])} != 0) {rng.choice(['and', 'or'])} ({text})"
     try:
         facts = facts_from(RANGES, [assumed])
     except Contradiction:

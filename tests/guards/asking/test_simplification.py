@@ -155,7 +155,17 @@ def test_restore_takes_new_symbols_out_again() -> None:
             assert evaluate(shown, point) == evaluate(parse("x // 4 * y + x % 16"), point)
 
 
-@pytest.mark.parametrize("text", ["q == 0 or 3 // q > 1", "q == 0 or p % q == 1", "(q == 0 and p > 2) or p // q == 1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q == 0 or 3 // q > 1",
+        "q == 0 or p % q == 1",
+        "(q == 0 and p > 2) or p // q == 1",
+        "q != 0 and p % q >= 0",
+        "q > 0 and p % q < q",
+        "q != 0 and p // q * q <= p and p != 3",
+    ],
+)
 def test_the_part_of_an_or_that_keeps_the_whole_defined_stays(text: str) -> None:
     simple = simplify(text)
     for point in ({"p": p, "q": q} for p in range(5) for q in range(5)):
