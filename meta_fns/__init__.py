@@ -29,6 +29,7 @@ from meta_fns.core.inference import infer
 from meta_fns.core.registry import Aliasing, Context, Rule, aliasing, has_rule, lookup, rules
 from meta_fns.core.spec import TensorSpec
 from meta_fns.cost.evaluation import work_of
+from meta_fns.custom_rules import register_rule
 from meta_fns.errors import DataDependentOutput, DtypeError, MetaError, ShapeError, UnsupportedOp
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "has_rule",
     "infer",
     "lookup",
+    "register_rule",
     "rules",
     "work_of",
 ]

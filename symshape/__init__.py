@@ -43,6 +43,7 @@ from symshape.frontends.backend_report import BackendReport, backend_report
 from symshape.frontends.baking import Baked, bake
 from symshape.frontends.compile import Compiled, compile
 from symshape.frontends.compiled_module import compiled_of
+from symshape.frontends.custom_rules import register_rule
 from symshape.frontends.exploration.explore import explore
 from symshape.frontends.logs import set_logs, set_logs_from_environment
 from symshape.frontends.stats import Stats
@@ -94,6 +95,7 @@ __all__ = [
     "explore",
     "measure_device",
     "plan",
+    "register_rule",
     "set_logs",
     "trace",
     "trace_training",

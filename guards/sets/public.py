@@ -55,9 +55,10 @@ def simplify(
 def simplify(
     given: Stated, facts: Facts | None = None, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()
 ) -> Term | GuardSet:
-    """Return a term that is equal wherever it is defined and the assumptions hold, and no larger.
+    """Return a term that is equal wherever the given one is defined and the assumptions hold, and no larger.
 
-    Of a guard set, each guard is simplified under the ranges of the set; the set holds at the same values then.
+    A condition may become undefined where it was false: neither holds there. Of a guard set, each guard is simplified
+    under the ranges of the set; the set holds at the same values then.
 
     Raises:
         ArgumentError: an argument is of a type that is not taken.

@@ -153,6 +153,18 @@ def charge(overload: str, cost: CostRule) -> None:
     _by_op.clear()
 
 
+def own_rule(overload: str) -> Rule | None:
+    """Return the row of an overload, by its name; None for one without a row of its own."""
+    return _rules.get(overload)
+
+
+def replace(made: Rule) -> Rule:
+    """Write a row in the place of what its overload had."""
+    _rules[made.overload] = made
+    _by_op.clear()
+    return made
+
+
 def deriver(fn: Callable[[OpOverload], Rule | None]) -> Callable[[OpOverload], Rule | None]:
     """Register a maker of rules for overloads that have none of their own (variants of a functional one)."""
     _derivers.append(fn)

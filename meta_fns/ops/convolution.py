@@ -151,8 +151,8 @@ def _check_channels(
         for kernel in weight.sizes[2:]:
             if not known(kernel >= 1):
                 check(kernel >= 1, lambda: f"kernels must not be empty, got weight {show(weight.sizes)}")
-        if not empty(input.sizes) and empty(weight.sizes):
-            raise ShapeError(f"weight must not be empty, got {show(weight.sizes)}")
+        if not known(weight.sizes[1] >= 1):
+            check(weight.sizes[1] >= 1, lambda: f"weight must not be empty, got {show(weight.sizes)}")
         out = weight.sizes[1] * groups
     else:
         wanted = weight.sizes[1] if type(groups) is int and groups == 1 else weight.sizes[1] * groups
@@ -161,6 +161,7 @@ def _check_channels(
         out = weight.sizes[0]
         if not (type(groups) is int and groups == 1):
             check(out % groups == 0, lambda: f"{out} output channels are no multiple of {groups} groups")
+        if not known(out >= groups):
             check(out >= groups, lambda: f"{out} output channels are fewer than {groups} groups")
     if bias is not None:
         if len(bias.sizes) != 1:

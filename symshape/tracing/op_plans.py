@@ -74,6 +74,11 @@ def plan_of(op: OpOverload) -> OpPlan:
     return _plans.get(id(op)) or _made(op)
 
 
+def forget(op: OpOverload) -> None:
+    """Drop the plan of an overload whose rule was registered or replaced."""
+    _plans.pop(id(op), None)
+
+
 def _made(op: OpOverload) -> OpPlan:
     rule = registry.lookup(op)
     aliasing = meta_fns.aliasing(op)

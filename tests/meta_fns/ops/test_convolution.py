@@ -116,3 +116,14 @@ def test_spatial_sizes_by_symbols() -> None:
         meta_fns.infer("aten.convolution.default", (tensor, weight, None, *args))
         assert not all(fold.evaluate(guard.term, {"s0": 0}) for guard in env.guards)
         assert all(fold.evaluate(guard.term, {"s0": 2}) for guard in env.guards)
+
+
+def test_a_convolution_without_output_channels_is_refused() -> None:
+    """Eager refuses weights without output channels, whatever the input: so no unused one may be dropped silently."""
+    for transposed in (False, True):
+        for batch in (0, 2):
+            for channels in (0, 3):
+                weight = torch.ones([channels, 0, 3, 3] if transposed else [0, channels, 3, 3])
+                tensor = torch.ones(batch, channels, 5, 5)
+                args = ([1, 1], [0, 0], [1, 1], transposed, [0, 0], 1)
+                assert not check_call("aten.convolution.default", tensor, weight, None, *args)

@@ -49,3 +49,31 @@ def test_all_steps_go_when_only_inputs_come_back() -> None:
     assert len(found.steps) == 2
     assert without_dead_code(list(found.steps), (found.inputs[0].value,)) == ()
     assert without_dead_code(list(found.steps), found.outputs) == found.steps
+
+
+@pytest.mark.parametrize(
+    ("unread", "sizes", "wrong"),
+    [
+        (nn.functional.conv2d, ([1, 3, 5, 5], [4, 3, 1, 1]), ([1, 3, 5, 5], [0, 3, 1, 1])),
+        (nn.functional.conv1d, ([2, 3, 5], [4, 3, 2]), ([2, 3, 5], [0, 3, 2])),
+        (nn.functional.conv_transpose2d, ([1, 3, 5, 5], [3, 4, 1, 1]), ([1, 3, 5, 5], [3, 0, 1, 1])),
+    ],
+)
+def test_what_eager_refuses_is_refused_unread(unread: Any, sizes: Any, wrong: Any) -> None:
+    """A convolution that nobody reads may go, as its guards refuse the sizes that eager refuses."""
+
+    def fn(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        unread(x, weight)
+        return x * 2
+
+    bad = [R(size) for size in wrong]
+    with pytest.raises(RuntimeError):
+        fn(*bad)
+    compiled = symshape.compile(fn)
+    good = [R(size) for size in sizes]
+    more = [good[0], torch.cat([good[1]] * 2, int(unread is nn.functional.conv_transpose2d))]
+    for args in (good, more):
+        assert torch.equal(compiled(*args), args[0] * 2)
+    for call in (compiled, symshape.compile(fn)):
+        with pytest.raises(RuntimeError):
+            call(*bad)
