@@ -55,7 +55,7 @@ FLOORS = {
         "sets",
         "dispatch",
     ),
-    "meta_fns": ("errors", "core", "padding", "ops", "cost"),
+    "meta_fns": ("errors", "core", "padding", "ops", "cost", "custom_rules"),
     "symshape": (
         *("errors", "forks", "interrupts", "options", "dims", "events", "user_code", "data", "own_packages", "native"),
         *("calls", "graph"),
