@@ -242,4 +242,8 @@ def _cells(name: str, part: Cost, value: CostAt | None) -> tuple[str, ...]:
 
 
 def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """Return a formula of at most so many characters: its first terms, and … for the others."""
+    if len(text) <= most:
+        return text
+    whole = text[: most - 4].rpartition(" ")[0].rstrip(" +-")
+    return f"{whole} + …" if whole else text[: most - 1] + "…"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 
 from guards.sets.guard import Guard
 from guards.sets.sources import spelled
+from guards.terms import arithmetic, boolean, printing
+from guards.terms.term import Term
 from meta_fns import TensorSpec
 from symshape.calls.arguments import flat_with_paths
 from symshape.calls.naming import Naming
-from symshape.graph.program import Program, Symbol
+from symshape.graph.program import Program, Symbol, given_name
 from symshape.graph.text import describe_spec, shown_argument
 
 
@@ -84,16 +87,42 @@ def inputs_table(program: Program) -> Table:
 
 
 def outputs_table(program: Program) -> Table:
-    """Each output with its sizes as formulas."""
-    rows = tuple(_outputs(program.output_specs))
-    return Table(f"outputs ({len(rows)})", ("output", "tensor"), rows, code=frozenset({"output", "tensor"}))
+    """Each output with its sizes as formulas, and in the caller's words where a symbol has no name of the caller's.
+
+    A formula that a guard makes equal to a symbol is shown as that symbol.
+    """
+    known = {guard.term for guard in program.guards}
+    symbols = [arithmetic.symbol(name) for name in program.symbols]
+    words = {name: text for name, text in spelled(program.sources).items() if not given_name(arithmetic.symbol(name))}
+
+    def plain(size: Any) -> Any:
+        term = getattr(size, "term", size)  # of a symbolic size
+        if not isinstance(term, Term):
+            return term
+        return next((each for each in symbols if term is each or boolean.eq(term, each) in known), term)
+
+    def in_words(size: Any) -> str:
+        found = plain(size)
+        return printing.text(found, words) if isinstance(found, Term) else str(found)
+
+    rows = [
+        (path, _shown(leaf, lambda size: str(plain(size))), _shown(leaf, in_words)) for path, leaf in _leaves(program)
+    ]
+    width = 3 if any(row[1] != row[2] for row in rows) else 2
+    columns = ("output", "tensor", "in your words")[:width]
+    return Table(f"outputs ({len(rows)})", columns, tuple(row[:width] for row in rows), code=frozenset(columns))
 
 
-def _outputs(specs: object) -> Iterator[tuple[str, str]]:
+def _leaves(program: Program) -> Iterator[tuple[str, object]]:
     naming = Naming()
-    for path, leaf in flat_with_paths(specs)[0]:
-        shown = describe_spec(leaf) if isinstance(leaf, TensorSpec) else shown_argument(leaf)
-        yield naming.path("", path) or "result", shown
+    for path, leaf in flat_with_paths(program.output_specs)[0]:
+        yield naming.path("", path) or "result", leaf
+
+
+def _shown(leaf: object, show: Callable[[Any], str]) -> str:
+    if isinstance(leaf, TensorSpec):
+        return describe_spec(leaf, show)
+    return show(leaf) if isinstance(getattr(leaf, "term", leaf), Term) else shown_argument(leaf)
 
 
 def _whence(symbol: Symbol) -> str:

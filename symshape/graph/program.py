@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -79,6 +80,19 @@ class Symbol:
     def backed(self) -> bool:
         """Whether the symbol has a hint."""
         return self.hint is not None
+
+
+_NUMBERED = re.compile(r"[su]\d+")  # symbols that nobody named
+
+
+def given_name(term: Term) -> str:
+    """Return the name that the user gave a size, as by ``Dim("batch")``; empty for other terms and for symbols of ours.
+
+    >>> batch, s0 = arithmetic.symbol("batch"), arithmetic.symbol("s0")
+    >>> given_name(batch), given_name(s0), given_name(batch * 2)
+    ('batch', '', '')
+    """
+    return term.name if term.op is Op.SYMBOL and not _NUMBERED.fullmatch(term.name) else ""
 
 
 @attrs.frozen(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -41,10 +41,10 @@ def describe(value: Value) -> str:
     return describe_spec(value.spec)
 
 
-def describe_spec(spec: TensorSpec) -> str:
-    """A tensor's dtype and sizes, such as ``f32[s0, 64]``."""
+def describe_spec(spec: TensorSpec, show: Callable[[Any], str] = str) -> str:
+    """A tensor's dtype and sizes, such as ``f32[s0, 64]``; ``show`` writes a size."""
     dtype = _SHORT.get(spec.dtype, str(spec.dtype).removeprefix("torch."))
-    return f"{dtype}[{', '.join(str(size) for size in spec.sizes)}]"
+    return f"{dtype}[{', '.join(map(show, spec.sizes))}]"
 
 
 def shown_argument(arg: Any) -> str:

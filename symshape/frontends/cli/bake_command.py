@@ -54,11 +54,12 @@ def bake_command(
     most: Annotated[int, typer.Option(min=1, help="Programs that may be traced.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Trace and store what recorded traffic needs, before it comes; exit code 1 if a call would still be a miss.
+    """Trace and store what recorded traffic needs, before it comes.
 
-    With --certify also exit code 1 if it is not proven that no call of the declared sizes can miss.
+    Exit code: 1 if a call would still be a miss; with --certify also if it is not proven that no call of the declared
+    sizes can miss.
 
-    Example: symshape bake my_model:example --traffic trace.csv --column length=tokens --store /srv/store --certify
+    Example: symshape bake my_model:example --traffic trace.csv -c length=tokens
     """
     try:
         seen = read_traffic(traffic, column or [], fixed or [])

@@ -30,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands and groups below take it over
 )
 
 
@@ -79,9 +80,11 @@ def prove(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")] = False,
 ) -> None:
-    """Say whether a condition holds for all sizes (exit code 0), for none (1), or depends or is unknown (3).
+    """Say whether a condition holds for all sizes, for none, or depends.
 
-    Example: symshape prove 'x.size(0) // 8 * 8 == x.size(0)' --assume 'x.size(0) % 8 == 0' --range 'x.size(0)=8:'
+    Exit code: 0 for all, 1 for none, 3 where it depends or is unknown.
+
+    Example: symshape prove 'x.size(0) // 2 > 3' --range 'x.size(0)=8:'
     """
     console = Console(soft_wrap=True)
     try:
@@ -124,7 +127,7 @@ def _plain(verdict: guards.Verdict) -> dict[str, Any]:
 
 @app.command()
 def env() -> None:
-    """Print the versions and devices that results depend on."""
+    """Print the versions, the devices and what is compiled, for a report."""
     Console().print(terminal_table(versions_table()))
 
 
@@ -136,7 +139,10 @@ def demo(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: CUDA if there is a device.")] = "auto",
     seed: Annotated[int, typer.Option(help="Of the random weights and tokens.")] = 0,
 ) -> None:
-    """Trace two models, show their guards, stream real traffic through symshape.compile and torch.compile."""
+    """Trace two models and send real traffic through them.
+
+    Shows their guards, and calls through symshape.compile and torch.compile side by side.
+    """
     from symshape.frontends.cli.demo import Settings, run_demo
 
     try:

@@ -43,7 +43,12 @@ def cost(
     train: Annotated[str, typer.Option(metavar="OPTIMIZER", help=f"A step of training: {', '.join(OPTIMIZERS)}.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Operations, bytes and peak memory of a program as formulas; the largest size within a budget."""
+    """Show operations, bytes and peak memory of a program as formulas.
+
+    With --largest also the largest size within a budget.
+
+    Example: symshape cost gpt2 --dim batch=2:64 --dim length=128
+    """
     console = Console()
     try:
         ranges = read_ranges(dim or [])
@@ -154,7 +159,10 @@ def plan(
     output: Annotated[Path | None, typer.Option(help="Write the plan here, as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON instead of a table.")] = False,
 ) -> None:
-    """Choose the sizes to compile and capture for recorded traffic."""
+    """Choose the sizes to compile and capture for recorded traffic.
+
+    Example: symshape plan --traffic trace.csv -c length=tokens --max-graphs 16
+    """
     console = Console()
     try:
         seen = read_traffic(traffic, column or [], fixed or []) or bundled_traffic(fixed or [])

@@ -97,14 +97,15 @@ def _stream(settings: Settings) -> tuple[list[Arguments], str]:
 
 
 def _show_trace(console: Console, model: torch.nn.Module, calls: Sequence[Arguments]) -> None:
-    """Traces one call with every size a symbol, and prints what was found."""
+    """Traces one call with batch and length as symbols, and prints what was found."""
     example = max(calls[:8], key=lambda arguments: arguments["input_ids"].numel())
-    traced = trace(model, input_ids=example["input_ids"], attention_mask=example["attention_mask"])
+    sizes_of = {name: {0: "batch", 1: "length"} for name in ("input_ids", "attention_mask")}
+    traced = trace(model, **{name: example[name] for name in sizes_of}, dynamic=sizes_of)
     program = traced.program
     sizes = " x ".join(map(str, example["input_ids"].shape))
     words = (
-        f"One call of {sizes} tokens, traced in {program.milliseconds:.0f} ms with every batch and sequence size "
-        f"as a symbol: {len(traced.graph.nodes)} ops, {len(traced.guards)} guards."
+        f"One call of {sizes} tokens, traced in {program.milliseconds:.0f} ms with batch and length "
+        f"as symbols: {len(traced.graph.nodes)} ops, {len(traced.guards)} guards."
     )
     console.print(Text(words))
     for table in (symbols_table(program), inputs_table(program), short_guards_table(program), outputs_table(program)):

@@ -20,7 +20,10 @@ _PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers",
 
 
 def versions_table(device: torch.device | None = None) -> Table:
-    """Versions of Python and of the packages, the devices, and ``device`` as the one in use."""
+    """Versions of Python and of the packages, the devices, and ``device`` as the one in use.
+
+    Without ``device`` also why Python serves where C++ does not.
+    """
     return Table("environment", ("what", "which"), tuple(_rows(device)))
 
 
@@ -33,7 +36,7 @@ def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
             yield package, "not installed"
     compiled = sys.modules[Term.__module__].__file__
     yield "guards", "interpreted" if compiled is None or compiled.endswith(".py") else "compiled by mypyc"
-    yield from _native_rows()
+    yield from _native_rows(explained=device is None)
     yield "CPU threads", str(torch.get_num_threads())
     for index in range(torch.cuda.device_count()):
         yield f"cuda:{index}", f"{torch.cuda.get_device_name(index)} (CUDA {torch.version.cuda})"
@@ -43,12 +46,14 @@ def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
         yield "running on", str(device)
 
 
-def _native_rows() -> Iterator[tuple[str, str]]:
-    """Rows about the extensions in C++: how many serve, from where, and why Python serves for the others."""
+def _native_rows(*, explained: bool) -> Iterator[tuple[str, str]]:
+    """Yield how many extensions in C++ serve and, ``explained``, why Python serves for the others, and their cache."""
     every = [found(each.name) for each in EXTENSIONS]
     serving = [each for each in every if each.module is not None]
     cached = sum(cache.is_cached(each.place) for each in serving)
     yield "C++", f"{len(serving)} of {len(every)} extensions serve" + (f", {cached} from the cache" if cached else "")
+    if not explained:
+        return
     reasons = dict.fromkeys(why_missing() if each.missing else each.why for each in every if each.module is None)
     for reason in reasons:
         yield "Python serves", reason

@@ -31,7 +31,7 @@ cache = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Programs 
 
 
 def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry).")]) -> None:
-    """Print an entry of a store: for which calls it is, what the program read, its guards and operators."""
+    """Print an entry of a store: its calls, guards and operators."""
     try:
         Console(soft_wrap=True).print(Text(show_entry(file.read_bytes())))
     except (SymShapeError, OSError) as error:
@@ -53,7 +53,7 @@ def list_entries(store: _Where = None) -> None:
 
 @cache.command("show")
 def show_one(entry: Annotated[str, typer.Argument(help="How its name begins.")], store: _Where = None) -> None:
-    """Print one entry: for which calls it is, what the program read, its guards and operators."""
+    """Print one entry: its calls, guards and operators."""
     here = _store(store)
     found = [each for each in here.all() if each.digest.startswith(entry)]
     if len(found) != 1:
@@ -67,7 +67,10 @@ def verify(
     store: _Where = None,
     remove: Annotated[bool, typer.Option("--remove", help="Take away what is wrong.")] = False,
 ) -> None:
-    """Read every entry whole and prove every certificate again; exit code 1 if one is damaged or does not hold."""
+    """Read every entry whole and prove every certificate again.
+
+    Exit code: 1 if an entry is damaged or a certificate does not hold.
+    """
     here, wrong, count = _store(store), 0, 0
     for each in here.all():
         count += 1
@@ -106,7 +109,10 @@ def prune(
     store: _Where = None,
     most: Annotated[str, typer.Option(help="How much may stay, such as '200 MB'.")] = "1 GB",
 ) -> None:
-    """Take away the least recently used entries, and files that were never finished."""
+    """Take away the least recently used entries.
+
+    Files that were never finished go too.
+    """
     try:
         gone = _store(store).prune(amount(most, "bytes"))
     except SymShapeError as error:
@@ -123,7 +129,10 @@ def export_entries(file: Annotated[Path, typer.Argument(help="Is written.")], st
 
 @cache.command("import")
 def import_entries(file: Annotated[Path, typer.Argument(help="What export wrote.")], store: _Where = None) -> None:
-    """Take the entries of a file over; they decide what programs compute: only from those whom you trust."""
+    """Take the entries of a file over.
+
+    They decide what programs compute: only from those whom you trust.
+    """
     try:
         typer.echo(f"{import_from(_store(store), file)} entries")
     except (EntryError, OSError) as error:

@@ -43,7 +43,7 @@ def trace(
 ) -> None:
     """Trace a program and show its symbols, guards and outputs.
 
-    Example: symshape trace my_model:example --dynamic ids.0=batch:1:64 --dynamic ids.1=length --html trace.html
+    Example: symshape trace my_model:example --dynamic ids.0=batch:1:64
     """
     console = Console()
     try:
@@ -75,7 +75,9 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of sentences.")] = False,
 ) -> None:
-    """Say whether a call of these sizes may run the traced program (exit code 0), or why not (1).
+    """Say whether a call of these sizes may run the program, or why not.
+
+    Exit code: 0 where it may, 1 where it may not.
 
     Example: symshape explain my_model:example --size ids=0,5
     """

@@ -22,12 +22,12 @@ from symshape.exploring.records import (
 )
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.programs import program_record
-from symshape.frontends.exploration.spaces import SpaceMaker, given_name, linked, top_of
+from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 from symshape.frontends.exploration.transformed import of_entry
 from symshape.frontends.exploration.trees import branch_record
 from symshape.frontends.serving import serving_of
 from symshape.frontends.stats import Stats
-from symshape.graph.program import Program, limits_of, slot_names
+from symshape.graph.program import Program, given_name, limits_of, slot_names
 from symshape.runtime.cache import Branch, EntryCache
 from symshape.runtime.entry import Entry
 from symshape.runtime.families import Family

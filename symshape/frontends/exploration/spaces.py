@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
@@ -22,7 +21,7 @@ from guards.terms.tape import EXACT, Tape
 from guards.terms.term import Op, Term
 from symshape.exploring.records import EntryRecord, GuardRecord, SlotRecord, Space, TapeRecord
 from symshape.frontends.exploration.origins import Origins
-from symshape.graph.program import Program
+from symshape.graph.program import Program, given_name
 
 _KINDS = {"declared": "declared", "static": "static", "layout": "layout"}
 _EXPLAINED = 24  # guards of a set up to which it is asked which of them others imply
@@ -132,18 +131,6 @@ def _slot(name: str, source: str, limits: Pair, start: int, inside: Pair) -> Slo
     low, high = limits
     top = top_of(start, inside[1] if high is None else high)
     return SlotRecord(name, source, low, high, start, top, given=given_name(symbol(name)) if source != name else "")
-
-
-_MADE = re.compile(r"[su]\d+")
-
-
-def given_name(term: Term) -> str:
-    """Return the name that the user gave a size, as by ``Dim("batch")``; empty for other terms and for symbols of ours.
-
-    >>> given_name(symbol("batch")), given_name(symbol("s0")), given_name(symbol("batch") * 2)
-    ('batch', '', '')
-    """
-    return term.name if term.op is Op.SYMBOL and not _MADE.fullmatch(term.name) else ""
 
 
 def _studied(guard_set: GuardSet, records: list[GuardRecord]) -> tuple[list[GuardRecord], str]:
