@@ -26,6 +26,7 @@ import meta_fns.cost
 import meta_fns.ops  # all three register rules, or write into their rows  # noqa: F401
 from meta_fns.core.cost_rule import CostRule, OpCall, Work
 from meta_fns.core.inference import infer
+from meta_fns.core.memory_safety import MemorySafety, check_memory, memory_safety
 from meta_fns.core.registry import Aliasing, Context, Rule, aliasing, has_rule, lookup, rules
 from meta_fns.core.spec import TensorSpec
 from meta_fns.cost.evaluation import work_of
@@ -38,6 +39,7 @@ __all__ = [
     "CostRule",
     "DataDependentOutput",
     "DtypeError",
+    "MemorySafety",
     "MetaError",
     "OpCall",
     "Rule",
@@ -46,9 +48,11 @@ __all__ = [
     "UnsupportedOp",
     "Work",
     "aliasing",
+    "check_memory",
     "has_rule",
     "infer",
     "lookup",
+    "memory_safety",
     "register_rule",
     "rules",
     "work_of",

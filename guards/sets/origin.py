@@ -6,6 +6,8 @@ import os
 
 import attrs
 
+from guards.text.escaping import printable
+
 
 @attrs.frozen
 class Origin:
@@ -38,7 +40,7 @@ class Origin:
         where = f"{name or self.file}:{self.line}"
         if self.function:
             where += f" in {self.function}"
-        return f"{where} (`{self.text}`)" if self.text else where
+        return printable(f"{where} (`{self.text}`)" if self.text else where)
 
     @property
     def cells(self) -> tuple[str, str, str]:
@@ -48,11 +50,11 @@ class Origin:
         ('mlp.py:12 in forward', 'x.view(-1, 8)', 'aten::view: view')
         """
         asked = ": ".join(part for part in (self.op, self.rule) if part)
-        return attrs.evolve(self, text="").place, self.text, asked
+        return attrs.evolve(self, text="").place, printable(self.text), printable(asked)
 
     def _reason(self) -> str:
         reason = ": ".join(part for part in (self.op, self.rule) if part)
-        return f"[{reason}]" if reason and self.file else reason
+        return printable(f"[{reason}]" if reason and self.file else reason)
 
 
 DECLARED = Origin("", 0, rule="declared range")

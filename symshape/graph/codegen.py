@@ -24,7 +24,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.laps import Laps, laps_in
 from symshape.graph.numpy_terms import NUMPY
-from symshape.graph.spelling import Spelling, bound, spellings, unpacked
+from symshape.graph.spelling import Spelling, bound, spellings, unpacked, within_memory
 from symshape.graph.steps import (
     Assertion,
     Binding,
@@ -343,7 +343,7 @@ class _Writer:
         """What does the same as the op; the number in an argument may be given as a float."""
         if node.op is _aten._local_scalar_dense.default and node.args[0] in self._given:
             return number_in
-        return bound(node.op)
+        return within_memory(node.op) if node.checked else bound(node.op)
 
     def _modes_of(self, node: Step) -> None:
         """Enters and leaves the modes in which the node ran, where they differ from those of the node before it."""

@@ -7,12 +7,13 @@ lies between them, and where torch is sure to do by it what the steps do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import torch
 
+import meta_fns
 from symshape.graph.laps import Laps
 from symshape.graph.steps import Node, Step, Value
 
@@ -64,6 +65,7 @@ _FORMS = (
 _DEVICES = ("cpu", "cuda")  # others have a kernel of their own for it
 _UNPACKED = (_VIEW, _aten.expand.default)
 linear = torch._C._nn.linear
+_MOST_CHECKED = 1024  # sizes of one call of an op
 
 
 @attrs.frozen(eq=False)
@@ -190,6 +192,32 @@ def bound(op: Any) -> Callable[..., Any]:
     found = _BOUND.get(id(op))
     function: Callable[..., Any] = op if found is None else found[1]
     return function
+
+
+def within_memory(op: Any) -> Callable[..., Any]:
+    """Return a function that does the same as an op, and raises where a call would leave the memory of its arguments.
+
+    Raises (when called):
+        ShapeError: see ``meta_fns.check_memory``.
+    """
+    known: set[Hashable] = set()  # sizes and other arguments that were checked
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        key = tuple(map(_sizes_of, (*args, *kwargs.values())))
+        if key not in known:
+            meta_fns.check_memory(op, args, kwargs)
+            if len(known) >= _MOST_CHECKED:
+                known.clear()
+            known.add(key)
+        return op(*args, **kwargs)
+
+    return call
+
+
+def _sizes_of(arg: Any) -> Hashable:
+    if isinstance(arg, torch.Tensor):
+        return arg.shape
+    return tuple(map(_sizes_of, arg)) if isinstance(arg, (list, tuple)) else arg  # type: ignore[no-any-return]
 
 
 def unpacked(node: Node) -> Sequence[Any]:

@@ -95,6 +95,8 @@ class Node:
         untracked: for a ``detach``: it is ``Tensor.data``, whose writes autograd does not see.
         location: the user's file, line and function.
         leaves: for an op that changes the sizes or strides of a value in place: the value, and its spec from then on.
+        checked: whether each call is checked to stay within the memory of its arguments: for ops whose kernels trust
+            their arguments, in a program that comes from a file.
         reads: the values among the arguments, in order; found once, for every walk over the graph.
         numbers: the terms and float terms among the arguments, in order.
     """
@@ -110,6 +112,7 @@ class Node:
     untracked: bool = False
     location: Location | None = None
     leaves: tuple[Value, TensorSpec] | None = None
+    checked: bool = False
     reads: tuple[Value, ...] = attrs.field(init=False, repr=False)
     numbers: tuple[Term | FloatTerm, ...] = attrs.field(init=False, repr=False)
 
@@ -127,6 +130,7 @@ class Node:
         made.op, made.args, made.kwargs, made.outputs, made.single = self.op, args, self.kwargs, (), self.single
         made.bindings, made.grad, made.inference, made.untracked = self.bindings, self.grad, self.inference, False
         made.location, made.leaves, made.reads, made.numbers = location, None, reads, self.numbers
+        made.checked = self.checked
         return made
 
     @property

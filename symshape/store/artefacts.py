@@ -23,7 +23,7 @@ from symshape import events
 from symshape.runtime.runners.artefacts import Saved
 from symshape.runtime.runners.inductor_code import made_for
 from symshape.store.constants import fields_of, integer_of, list_of, text_of
-from symshape.store.disk import ARTEFACT, DiskStore, data_path
+from symshape.store.disk import ARTEFACT, DiskStore, data_path, user_path
 from symshape.store.entry_format import parsed_json
 from symshape.store.refusals import EntryError
 
@@ -121,7 +121,7 @@ def _key() -> bytes:
         EntryError: others may read or write the file, or it is no key.
     """
     named = os.environ.get("SYMSHAPE_KEY")
-    path = Path(named) if named else data_path() / "artefacts.key"
+    path = user_path(named) if named else data_path() / "artefacts.key"
     try:
         return _read_key(path)
     except FileNotFoundError:

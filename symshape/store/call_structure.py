@@ -9,7 +9,7 @@ from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, LeafKey, TensorK
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.modes import Modes
 from symshape.calls.questions import DATA, Question
-from symshape.store.constants import Json, integer_of, list_of, text_of
+from symshape.store.constants import Json, exactly, integer_of, list_of, text_of
 from symshape.store.descriptions import flat_key
 from symshape.store.refusals import EntryError, NotStorable
 from symshape.store.trees import tree_to_json
@@ -96,7 +96,7 @@ def answered(data: Json, leaves: Sequence[Any]) -> dict[Question, Any] | None:
     """
     found: dict[Question, Any] = {}
     for each in list_of(data, 10_000):
-        position, what, about, answer = list_of(each, 4)
+        position, what, about, answer = exactly(each, 4)
         if what not in _QUESTIONS and not (type(what) is str and what.startswith("is_") and what.isidentifier()):
             raise EntryError(f"unknown question: {str(what)[:80]}")
         question = Question(integer_of(position), what, None if about is None else text_of(about))

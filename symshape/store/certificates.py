@@ -23,7 +23,7 @@ from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Term
 from symshape.dims import Dim, Policy
 from symshape.graph.program import Slot, limits_of, slot_guards, slot_names
-from symshape.store.constants import Json, fields_of, list_of, text_of
+from symshape.store.constants import Json, fields_of, label_of, list_of, text_of
 from symshape.store.disk import CERTIFICATE, DiskStore, Kept
 from symshape.store.entry_format import Read, digest_of, parsed_json, read_header
 from symshape.store.graph_reading import guard_set
@@ -195,10 +195,12 @@ def from_bytes(content: bytes) -> Record:
     sources, contract, entries = fields_of(parsed_json(lines[1]), *_BODY)
     read = _sources(sources)
     found = guard_set(contract)
-    if not found.ranges.keys() <= set(slot_names(len(read))):
+    names = set(slot_names(len(read)))
+    used = {symbol.name for condition in found.conditions for symbol in condition.term.symbols}
+    if not found.ranges.keys() | used <= names:
         raise EntryError("a certificate of integers that a call does not have")
     digests = tuple(text_of(each, 64) for each in list_of(entries, _MOST_ENTRIES))
-    return Record(text_of(function), text_of(address, 32), structure, read, found, digests)
+    return Record(label_of(function), text_of(address, 32), structure, read, found, digests)
 
 
 def _sources(data: Json) -> tuple[Source, ...]:

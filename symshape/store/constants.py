@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from guards.text.escaping import printable
 from symshape.calls.alike import digits
 from symshape.store.refusals import EntryError, NotStorable
 
@@ -122,6 +123,18 @@ def list_of(data: Json, most: int = 1_000_000) -> list[Json]:
     if type(data) is not list or len(data) > most:
         raise EntryError(f"a list of at most {most} items is needed, not {str(data)[:80]}")
     return data
+
+
+def exactly(data: Json, count: int) -> list[Json]:
+    """The data, a list of so many items."""
+    if type(data) is not list or len(data) != count:
+        raise EntryError(f"a list of {count} items is needed, not {str(data)[:80]}")
+    return data
+
+
+def label_of(data: Json, most: int = 100_000) -> str:
+    """The data, a text that is only shown: one line without control characters."""
+    return printable(text_of(data, most))
 
 
 def text_of(data: Json, most: int = 100_000) -> str:

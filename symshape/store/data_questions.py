@@ -15,7 +15,7 @@ from symshape.calls.questions import DATA, Question
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node
-from symshape.store.constants import Json, fields_of, from_json, integer_of, list_of, text_of, to_json
+from symshape.store.constants import Json, exactly, fields_of, from_json, integer_of, list_of, text_of, to_json
 from symshape.store.graph_reading import GraphIn
 from symshape.store.graph_writing import GraphOut
 from symshape.store.refusals import EntryError, NotStorable
@@ -84,9 +84,7 @@ def question_from_json(data: Json, terms: TermsIn, tensor: Callable[[int], torch
 
 
 def _integer(data: Json, leaves: int) -> tuple[str, int]:
-    found = list_of(data, 2)
-    if len(found) != 2:
-        raise EntryError("a question of an integer that is none")
+    found = exactly(data, 2)
     return text_of(found[0], 80), integer_of(found[1], 0, leaves)
 
 

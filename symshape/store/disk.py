@@ -17,6 +17,7 @@ from pathlib import Path
 
 import attrs
 
+from symshape.errors import InputError
 from symshape.store.entry_format import LARGEST, digest_of
 from symshape.store.refusals import EntryError
 
@@ -54,14 +55,14 @@ class DiskStore:
         path: the folder; made, for its owner alone, when something is first written.
         most_bytes: the least recently used files leave when there are more.
         most_of_one: files for one address.
-        shared: whether files of other users are read, too.  An entry decides what a program computes: only folders in
-            which nobody writes whom you do not trust with that.
+        shared: whether files are read that other users may write, too (a group that may write counts).  An entry
+            decides what a program computes: only folders in which nobody writes whom you do not trust with that.
     """
 
     def __init__(
         self, path: str | Path, *, most_bytes: int = 1 << 30, most_of_one: int = 64, shared: bool = False
     ) -> None:
-        self.path = Path(path).expanduser()
+        self.path = user_path(path)
         self.most_bytes = most_bytes
         self.most_of_one = most_of_one
         self.shared = shared
@@ -78,7 +79,7 @@ class DiskStore:
 
         Raises:
             OSError: there is no such file, or it cannot be read.
-            EntryError: it is of another user's, or no file for an entry.
+            EntryError: another user may have written it, or it is no file for an entry.
         """
         path = self._file(address, digest, kind)
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -86,8 +87,8 @@ class DiskStore:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
                 raise EntryError(f"{path} is no file of at most {LARGEST:,} bytes")
-            if not self.shared and (found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH):
-                raise EntryError(f"{path} can be written by another user (DiskStore(..., shared=True) reads it)")
+            if not self.shared:
+                self._check_private(path, found)
             return file.read(LARGEST + 1)
 
     def write(self, address: str, content: bytes, kind: str = ENTRY) -> str:
@@ -170,8 +171,25 @@ class DiskStore:
             raise EntryError(f"{address[:80]}/{digest[:80]} is no name of an entry")
         return self.path / address / f"{digest}{kind}"
 
+    def _check_private(self, path: Path, found: os.stat_result) -> None:
+        """Raise where another user may write a file, or put another one in its place.
+
+        Raises:
+            EntryError: the file, the folder of its address or the store's folder is another user's, or its group or
+                all users may write there.
+        """
+        folders = [(each, each.stat()) for each in (path.parent, self.path)]
+        for place, status in ((path, found), *folders):
+            if status.st_uid not in (os.geteuid(), 0):
+                why = "belongs to another user"
+            elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                why = "can be written by another user: chmod go-w it, if nobody else has"
+            else:
+                continue
+            raise EntryError(f"{place} {why} (DiskStore(..., shared=True) reads it)")
+
     def _in(self, address: str, kind: str = ENTRY) -> Iterator[Kept]:
-        for each in _entries_of(self.path / address):
+        for each in _entries_of(self.path / address) if _is_name(address, 32) else ():
             digest = each.name.removesuffix(kind)
             if each.name.endswith(kind) and _is_name(digest, 64):
                 with contextlib.suppress(OSError):
@@ -187,11 +205,27 @@ class DiskStore:
             self.prune(self.most_bytes * 9 // 10)
 
 
+def user_path(given: str | Path) -> Path:
+    """Return a path that a user wrote, with ``~`` replaced.
+
+    Raises:
+        InputError: it begins with ``~`` and a user without a home folder, or no file system has such a name.
+    """
+    try:
+        path = Path(given).expanduser()
+    except RuntimeError as error:
+        home = str(given).partition("/")[0]
+        raise InputError(f"{given}: no home folder is known for {home}; write the whole path") from error
+    if "\0" in str(path):
+        raise InputError(f"{str(given)!r} is no path: it has a NUL character in it")
+    return path
+
+
 def default_path() -> Path:
     """Where ``store=True`` keeps entries: ``SYMSHAPE_STORE``, or the platform's folder for caches."""
     named = os.environ.get("SYMSHAPE_STORE")
     if named:
-        return Path(named)
+        return user_path(named)
     import platformdirs
 
     return platformdirs.user_cache_path("symshape", appauthor=False) / "entries"

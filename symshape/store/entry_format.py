@@ -27,7 +27,7 @@ from symshape.graph.names import names_in, names_of_step
 from symshape.graph.program import Program, Slot, positions_among
 from symshape.graph.steps import Node, Value
 from symshape.store.call_structure import answered, answers, questions_to_json, structure_to_json
-from symshape.store.constants import Json, fields_of, list_of, text_of
+from symshape.store.constants import Json, exactly, fields_of, label_of, list_of, text_of
 from symshape.store.data_questions import question_from_json, question_to_json
 from symshape.store.descriptions import flat_key
 from symshape.store.environment import device_names
@@ -183,11 +183,30 @@ def read_header(content: bytes, digest: str | None = None) -> Stored:
         raise EntryError("the file is no entry of symshape's")
     if header.get("version") != VERSION:
         raise EntryError(f"version {str(header.get('version'))[:20]} is not supported; this is version {VERSION}")
-    fields_of(header, *_HEADER)
     try:
-        return Stored(found, header, lines[1].decode())
+        return Stored(found, _typed(header), lines[1].decode())
     except UnicodeDecodeError as error:
         raise EntryError("the file is damaged: it is no text") from error
+
+
+def _typed(header: Json) -> dict[str, Json]:
+    """The header with each part of the type that its readers rely on, and labels that can be shown."""
+    *_, function, address, environment, structure, slots, conditions = fields_of(header, *_HEADER)
+    if type(environment) is not dict:
+        raise EntryError("surroundings that are no object")
+    modes, _, leaves, duplicates, shared = fields_of(structure, *_STRUCTURE)
+    for each in exactly(modes, 5)[3:4]:
+        for pair in list_of(each, 64):
+            exactly(pair, 2)
+    for each in (leaves, duplicates, shared):
+        list_of(each)
+    return {
+        **header,
+        "function": label_of(function),
+        "address": text_of(address, 32),
+        "slots": [label_of(each) for each in list_of(slots)],
+        "guards": [label_of(each) for each in list_of(conditions)],
+    }
 
 
 def parsed_json(line: bytes | str) -> Json:
@@ -280,7 +299,7 @@ class Read:
 
     def data(self, tensors: Callable[[int], torch.Tensor]) -> list[tuple[Question, Json]]:
         """What it asked of numbers, with the answers."""
-        pairs = [list_of(each, 2) for each in list_of(self._found["data"], 64)]
+        pairs = [exactly(each, 2) for each in list_of(self._found["data"], 64)]
         return [(question_from_json(asked, self._terms, tensors, self._leaves()), answer) for asked, answer in pairs]
 
     def _leaves(self) -> int:
@@ -332,7 +351,7 @@ class Read:
             for each in (symbol_from_json(data, sources, self._terms) for data in list_of(found["symbols"]))
         }
         run = without_autocast(built.run, modes)
-        name, graph = text_of(self._stored.header["function"]), built.graph
+        name, graph = self._stored.header["function"], built.graph
         parts = (slots, symbols, self.guards, graph, built.specs, built.state, modes, run, 0.0, questions)
         return Program(name, skeleton(call), *parts)
 

@@ -16,8 +16,8 @@ from guards.sets.serialize import from_json as guards_from_json
 from symshape.graph.graph import Graph
 from symshape.graph.messages import Message, Place
 from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
-from symshape.store.constants import Json, fields_of, from_json, integer_of, list_of, text_of
-from symshape.store.graph_writing import COLLECTIVES, NAMESPACES, with_groups
+from symshape.store.constants import Json, exactly, fields_of, from_json, integer_of, label_of, list_of, text_of
+from symshape.store.graph_writing import COLLECTIVES, NAMESPACES, trusts_its_arguments, with_groups
 from symshape.store.refusals import Differs, EntryError
 from symshape.store.terms import TermsIn
 from symshape.store.trees import tree_from_json
@@ -27,6 +27,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 _OPTIONAL = {
     *("kwargs", "single", "bindings", "grad", "inference", "untracked", "location", "leaves"),
 }
+_RESHAPE_ALIAS = torch.ops.aten._reshape_alias.default
 _BINDINGS = ("size", "item", "bool", "float")
 
 
@@ -82,14 +83,14 @@ class GraphIn:
 
     # -- values
     def _value(self, data: Json) -> Value:
-        index, storage, held_until, spec = list_of(data, 4)
+        index, storage, held_until, spec = exactly(data, 4)
         shared = self._storages.setdefault(integer_of(storage), object())
         value = Value(integer_of(index), self._spec_of(spec), shared)
         value.held_until = None if held_until is None else integer_of(held_until)
         return value
 
     def _spec(self, data: Json) -> meta_fns.TensorSpec:
-        sizes, strides, offset, *kind = list_of(data, 6)
+        sizes, strides, offset, *kind = exactly(data, 6)
         dtype, device, layout = (from_json({tag: each}) for tag, each in zip(_KIND, kind, strict=True))
         shapes = [tuple(self._size(each) for each in list_of(part, 64)) for part in (sizes, strides)]
         if len(shapes[0]) != len(shapes[1]) and shapes[1]:
@@ -123,15 +124,15 @@ class GraphIn:
         return self._values[found]
 
     def _input(self, data: Json) -> Input:
-        position, path, value = list_of(data, 3)
-        return Input(integer_of(position, 0, self._leaves), text_of(path), self._new(value))
+        position, path, value = exactly(data, 3)
+        return Input(integer_of(position, 0, self._leaves), label_of(path), self._new(value))
 
     def _lifted(self, data: Json) -> Lifted:
-        name, number, tensor = list_of(data, 3)
+        name, number, tensor = exactly(data, 3)
         value = self._new(number)
         if type(tensor) is dict:
-            return Lifted(text_of(name), _constant(from_json(tensor), value.spec), value, True)
-        return Lifted(text_of(name), self._tensors(integer_of(tensor)), value)
+            return Lifted(label_of(name), _constant(from_json(tensor), value.spec), value, True)
+        return Lifted(label_of(name), self._tensors(integer_of(tensor)), value)
 
     # -- steps
     def _argument(self, data: Json) -> Any:
@@ -146,7 +147,7 @@ class GraphIn:
 
     def _group(self, data: Json) -> str:
         """The name of a process group."""
-        name, ranks, backends = list_of(data, 3)
+        name, ranks, backends = exactly(data, 3)
         text_of(backends, 1000)
         self.groups.append([text_of(name, 1000), [integer_of(each) for each in list_of(ranks)], backends])
         return str(name)
@@ -163,7 +164,7 @@ class GraphIn:
 
     def _check_groups(self, op: OpOverload, data: dict[str, Json]) -> None:
         """That process groups are told by their ranks, and not by a name."""
-        given = {**dict(enumerate(list_of(data["args"], 256))), **dict(data.get("kwargs") or {})}
+        given = {**dict(enumerate(list_of(data["args"], 256))), **data.get("kwargs", {})}
         for place in with_groups(op) & given.keys():
             if type(given[place]) is not dict or given[place].keys() != {"group"}:
                 raise EntryError(f"{op} without a process group")
@@ -178,11 +179,13 @@ class GraphIn:
             raise EntryError(f"a step lacks {sorted(missing)}, or has {sorted(map(str, unknown))[:4]}")
         op, names = self._ops[integer_of(data["op"], 0, len(self._ops))]
         args = tuple(self._argument(each) for each in list_of(data["args"], 256))
-        if op.namespace == COLLECTIVES:
-            self._check_groups(op, data)
+        if op is _RESHAPE_ALIAS:  # ``view`` checks its sizes, and finds the strides itself
+            op, names, args = torch.ops.aten.view.default, names[:2], args[:2]
         kwargs = data.get("kwargs", {})
         if type(kwargs) is not dict:
             raise EntryError("keyword arguments that are no object")
+        if op.namespace == COLLECTIVES:
+            self._check_groups(op, data)
         if len(args) > len(names) or not set(kwargs) <= set(names[len(args) :]):
             raise EntryError(f"{op} takes no such arguments")
         keywords = {key: self._argument(each) for key, each in kwargs.items()}
@@ -192,14 +195,15 @@ class GraphIn:
         return Node(
             op, args, keywords, outputs, _flag(data, "single", True) is True, bindings, _flag(data, "grad"),
             _flag(data, "inference"), _flag(data, "untracked", False) is True, self._location_of(data.get("location")),
-            None if leaves is None else (self._known(list_of(leaves, 2)[0]), self._spec_of(leaves[1])),
+            None if leaves is None else (self._known(exactly(leaves, 2)[0]), self._spec_of(leaves[1])),
+            meta_fns.memory_safety(op) is meta_fns.MemorySafety.CHECKED,
         )  # fmt: skip
 
     def _location_of(self, number: Json) -> tuple[str, int, str] | None:
         return None if number is None else self._locations[integer_of(number, 0, len(self._locations))]
 
     def _binding(self, data: Json, outputs: Sequence[Value | None]) -> Binding:
-        symbol, kind, output, dim = list_of(data, 4)
+        symbol, kind, output, dim = exactly(data, 4)
         if kind not in _BINDINGS:
             raise EntryError(f"unknown kind of binding: {str(kind)[:80]}")
         return Binding(_identifier(symbol), kind, integer_of(output, 0, max(1, len(outputs))), integer_of(dim, 0, 64))
@@ -214,8 +218,8 @@ class GraphIn:
 
     def _part(self, data: Json) -> str | Place:
         if type(data) is str:
-            return data
-        term, spec = list_of(data, 2)
+            return data  # what the program raises: its text is eager's
+        term, spec = exactly(data, 2)
         found = from_json(term, self._terms.tagged)
         return Place(found, text_of(spec, 64))
 
@@ -231,6 +235,8 @@ def operator(name: str) -> OpOverload:
     found = getattr(getattr(ops, packet, None), overload, None) if packet.isidentifier() else None
     if not isinstance(found, OpOverload) or found.namespace not in NAMESPACES or meta_fns.lookup(found) is None:
         raise EntryError(f"unknown operator: {name[:80]}")
+    if found is not _RESHAPE_ALIAS and trusts_its_arguments(found):
+        raise EntryError(f"operator that may leave the memory of its arguments: {name[:80]}")
     return found
 
 
@@ -272,8 +278,8 @@ def _flag(data: dict[str, Json], name: str, default: bool | None = None) -> bool
 
 
 def _location(data: Json) -> tuple[str, int, str]:
-    file, line, function = list_of(data, 3)
-    return text_of(file), integer_of(line), text_of(function)
+    file, line, function = exactly(data, 3)
+    return text_of(file), integer_of(line), label_of(function)
 
 
 def _identifier(data: Json) -> str:

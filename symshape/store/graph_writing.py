@@ -179,8 +179,15 @@ def op_name(op: Any) -> str:
     """
     if not isinstance(op, OpOverload) or op.namespace not in NAMESPACES or meta_fns.lookup(op) is None:
         raise NotStorable(f"the operator {op}, which is none of torch's own with a rule of symshape's")
+    if op is not torch.ops.aten._reshape_alias.default and trusts_its_arguments(op):  # that one is read as ``view``
+        raise NotStorable(f"the operator {op}, whose kernel does not check its arguments")
     name = f"{op._schema.name.partition('::')[2]}.{op._overloadname}"
     return name if op.namespace == "aten" else f"{op.namespace}::{name}"
+
+
+def trusts_its_arguments(op: OpOverload) -> bool:
+    """Return whether a call of an operator may read or write beyond its arguments, and nothing can tell which calls."""
+    return op.namespace == "aten" and meta_fns.memory_safety(op) is meta_fns.MemorySafety.UNSAFE
 
 
 def with_groups(op: OpOverload) -> set[int | str]:

@@ -12,6 +12,7 @@ import attrs
 
 import guards
 from guards.sets.sources import Source
+from guards.text.escaping import printable
 from symshape.errors import MissError
 from symshape.graph.program import Slot, slot_guards, slot_names
 from symshape.store.constants import Json
@@ -88,7 +89,7 @@ def _reason(asked: Asked, stored: Stored) -> _Reason | None:
         return _Reason((0, 0), f"{asked.differs[stored.digest]} is not what it was when {name} was made")
     if stored.header["structure"] != asked.structure:
         found = _structure_differences(stored.header["structure"], asked)
-        return _Reason((2, len(found)), f"{found[0]} ({name})")
+        return _Reason((2, len(found)), f"{printable(found[0])} ({name})")
     try:
         read = Read(stored)
         if len(read.slots) != len(asked.sources):
@@ -150,4 +151,4 @@ def _surroundings(others: Sequence[Stored], environment: Any) -> str:
             fewest = found
     if not fewest:
         return "its entries were made with another dynamic=…, with other options, or for another function of this name"
-    return f"its entries were made elsewhere: {', '.join(fewest)} differ{'s' if len(fewest) == 1 else ''}"
+    return f"its entries were made elsewhere: {printable(', '.join(fewest))} differ{'s' if len(fewest) == 1 else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from guards.text.escaping import printable
 from symshape.errors import SymShapeError
 
 
@@ -17,12 +18,18 @@ class Differs(Exception):
     """
 
     def __init__(self, name: str, of_code: bool = False) -> None:
-        super().__init__(name)
+        super().__init__(printable(name))
         self.of_code = of_code
 
 
 class EntryError(SymShapeError):
-    """A stored entry is damaged, of another version, or not one at all; delete it (``symshape cache prune``)."""
+    """A stored entry is damaged, of another version, or not one at all; delete it (``symshape cache prune``).
+
+    The message may quote the file: what is not printable is escaped.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class NotImported(EntryError):

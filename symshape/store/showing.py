@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 
 import torch
 
+from guards.text.escaping import printable
 from symshape.graph.text import text
-from symshape.store.constants import Json, list_of
+from symshape.store.constants import Json, exactly, label_of, list_of
 from symshape.store.entry_format import Read, Stored, read_header
 from symshape.store.refusals import EntryError, NotImported
 
@@ -21,10 +23,15 @@ def show(content: bytes) -> str:
     """
     stored = read_header(content)
     read = checked(stored)
+    with _damaged():
+        return printable("\n".join(_lines(stored, read)), keep="\n")
+
+
+def _lines(stored: Stored, read: Read) -> list[str]:
     header = stored.header
     lines = [f"entry {stored.digest}", f"function: {header['function']}", "for calls with:"]
-    lines += [f"  {each}" for each in list_of(header["slots"])]
-    lines += ["guards:", *(f"  {each}" for each in list_of(header["guards"]))]
+    lines += [f"  {each}" for each in header["slots"]]
+    lines += ["guards:", *(f"  {each}" for each in header["guards"])]
     for question, answer in read.data(lambda _: torch.empty(0)):
         lines += [f"numbers that it branches on, answered {json.dumps(answer)}:", text(question.about.graph)]
     lines += ["made by:", *(f"  {key}: {json.dumps(value)}" for key, value in sorted(header["environment"].items()))]
@@ -33,7 +40,18 @@ def show(content: bytes) -> str:
         lines.append(text(read.graph(lambda _: torch.empty(0))))
     except NotImported as error:
         lines.append(f"its operators cannot be shown here: {error}")
-    return "\n".join(lines)
+    return lines
+
+
+@contextlib.contextmanager
+def _damaged() -> Iterator[None]:
+    """Inside, whatever a hostile file brings about is an ``EntryError``."""
+    try:
+        yield
+    except EntryError:
+        raise
+    except Exception as error:
+        raise EntryError(f"the file is damaged: {type(error).__name__}: {error}") from error
 
 
 def checked(stored: Stored) -> Read:
@@ -42,28 +60,24 @@ def checked(stored: Stored) -> Read:
     Raises:
         EntryError: it does not.
     """
-    try:
+    with _damaged():
         read = Read(stored)
-        read.graph(lambda _: torch.empty(0))
-        read.data(lambda _: torch.empty(0))
-    except NotImported:  # the rest of the graph was read before that
-        pass
-    except EntryError:
-        raise
-    except Exception as error:  # whatever a hostile file may bring about
-        raise EntryError(f"the file is damaged: {type(error).__name__}: {error}") from error
+        with contextlib.suppress(NotImported):  # the rest of the graph was read before that
+            read.graph(lambda _: torch.empty(0))
+            read.data(lambda _: torch.empty(0))
     return read
 
 
 def _read_places(checks: list[Json], objects: list[Json]) -> Iterator[str]:
     for check in checks:
-        _, kind, _, expected, name = list_of(check, 5)
+        _, kind, _, expected, name = exactly(check, 5)
         if name is None:
             continue
         if kind in ("items", "hooks"):
-            yield f"{name} = {', '.join(_shown(each, objects) for each in list_of(expected)) or 'nothing'}"
+            shown = ", ".join(_shown(each, objects) for each in list_of(expected)) or "nothing"
         else:
-            yield f"{name} = {_shown(expected, objects)}"
+            shown = _shown(expected, objects)
+        yield printable(f"{label_of(name)} = {shown}")
 
 
 def _shown(expected: Json, objects: list[Json]) -> str:

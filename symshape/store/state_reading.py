@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from symshape.store.constants import Json, from_json, integer_of, list_of, text_of, to_json
+from symshape.store.constants import Json, from_json, integer_of, label_of, list_of, to_json
 from symshape.store.descriptions import Describing, present
 from symshape.store.reaching import GROUPS, STEPS, Roots
 from symshape.store.refusals import Differs, EntryError, NotStorable
@@ -97,7 +97,7 @@ class StateIn:
         if kind == "process group":
             self._groups.append((plain, value))
         if name is not None and note is not None:
-            self._places.append(note(owner, plain, value, text_of(name)))
+            self._places.append(note(owner, plain, value, label_of(name)))
 
     def _items(self, owner: Any, expected: Json, name: Json, every: int) -> None:
         items = items_of(owner) if isinstance(owner, _WITH_ITEMS) or type(owner).__module__ == "numpy" else None
@@ -108,7 +108,7 @@ class StateIn:
         for item, each in zip(compared, wanted, strict=True):
             self._compare(item, each, "items", None, name)
         if name is not None:
-            self._containers.append(Container(owner, items, text_of(name)))
+            self._containers.append(Container(owner, items, label_of(name)))
 
     def _compare(self, value: Any, expected: Json, kind: str, key: Any, name: Json) -> None:
         if type(expected) is dict and len(expected) == 1:

@@ -11,7 +11,7 @@ from guards.sets.sources import Source
 from guards.terms import arithmetic
 from symshape.dims import Policy
 from symshape.graph.program import Slot, Symbol
-from symshape.store.constants import Json, integer_of, list_of, text_of
+from symshape.store.constants import Json, exactly, integer_of, label_of, list_of, text_of
 from symshape.store.refusals import EntryError
 from symshape.store.terms import TermsIn, TermsOut
 
@@ -33,14 +33,14 @@ def symbol_from_json(data: Json, sources: Sequence[Source], terms: TermsIn) -> S
     Raises:
         EntryError: it is none.
     """
-    name, hint, where, policy, birth, description, bounds = list_of(data, 7)
+    name, hint, where, policy, birth, description, bounds = exactly(data, 7)
     if not text_of(name, 64).isidentifier():
         raise EntryError(f"not the name of a symbol: {name}")
     term = arithmetic.symbol(name)
     born = None
     if birth is not None:
-        file, line, *texts = list_of(birth, 6)
-        born = Origin(text_of(file), integer_of(line), *map(text_of, texts))
+        file, line, *texts = exactly(birth, 6)
+        born = Origin(text_of(file), integer_of(line), *map(label_of, texts))
     read = tuple(sources[integer_of(each, 0, len(sources))] for each in list_of(where, 1000))
     try:
         chosen = Policy(policy)
@@ -48,4 +48,4 @@ def symbol_from_json(data: Json, sources: Sequence[Source], terms: TermsIn) -> S
         raise EntryError(f"unknown policy: {str(policy)[:80]}") from error
     known = None if bounds is None else tuple(terms.term(each) for each in list_of(bounds, 2))
     number = None if hint is None else integer_of(hint, -(1 << 62))
-    return Symbol(term, number, read, chosen, born, text_of(description), known)
+    return Symbol(term, number, read, chosen, born, label_of(description), known)

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from symshape.calls import records
-from symshape.store.constants import Json, from_json, list_of, text_of, to_json
+from symshape.store.constants import Json, exactly, from_json, list_of, text_of, to_json
 from symshape.store.refusals import EntryError, NotImported, NotStorable
 
 _PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict, "size": torch.Size}
@@ -43,7 +43,7 @@ def tree_from_json(data: Json, depth: int = 0) -> pytree.TreeSpec:
         return pytree.treespec_leaf()
     if depth > _DEEPEST:
         raise EntryError("a nesting that is too deep")
-    name, context, children = list_of(data, 3)
+    name, context, children = exactly(data, 3)
     kind = _PLAIN.get(text_of(name)) or _class_named(name)
     inner = [tree_from_json(child, depth + 1) for child in list_of(children)]
     found = from_json(context)

@@ -1,7 +1,8 @@
 """Files of a store that are damaged, cut off or hostile, and disks that are full: calls are right, nothing is run.
 
 Each case writes the entry of a small program to a store, with the name of its own digest, changed in one of the ways
-below, and calls a fresh compiled function as another process would.  The oracle is the program in eager; a hook of
+below (one of them names another op), and calls a fresh compiled function as another process would.  The oracle is the
+program in eager; a hook of
 Python's for audits sees whether a word of the file is compiled, imported or given to the system.  A second kind of case
 fills the disk at one write, flush, rename or folder after the other (``ENOSPC``).  Afterwards the store holds only what
 can be read, and serves.
@@ -30,6 +31,7 @@ from unittest import mock
 
 import torch
 
+import meta_fns
 import symshape
 from symshape.store.disk import DiskStore
 from symshape.store.entry_format import read_header
@@ -139,18 +141,47 @@ def _hostile(rng: random.Random, content: bytes) -> bytes:
     return "\n".join((*map(json.dumps, lines), "")).encode()
 
 
+@functools.cache
+def _op_names() -> tuple[str, ...]:
+    """Every op with a rule, as entries name ops: those that an entry may not name, too."""
+    found = []
+    for packet in dir(torch.ops.aten):
+        overloads = getattr(getattr(torch.ops.aten, packet), "overloads", list)()
+        found += [f"{packet}.{each}" for each in overloads if meta_fns.has_rule(f"aten.{packet}.{each}")]
+    return (*found, "resize_.default", "set_.source_Tensor", "as_strided.default", "as_strided_.default")
+
+
+def _hostile_op(rng: random.Random, content: bytes) -> bytes:
+    """One step is another op, or one that reads as much as it is told to."""
+    lines = [json.loads(each) for each in content.splitlines()]
+    graph = lines[1]["graph"]
+    step = rng.choice([each for each in graph["steps"] if "op" in each])
+    values = [each for each in step["args"] if type(each) is dict and "value" in each]
+    graph["ops"].append(rng.choice(_op_names() if rng.random() < 0.7 else _GEOMETRIC))
+    step["op"], step["outputs"] = len(graph["ops"]) - 1, step["outputs"][:1]
+    kind = rng.randrange(3)
+    if kind == 0:
+        step["args"] = [*values[:1], [5000], [1]]
+    elif kind == 1:
+        step["args"] = [*values, *rng.choice(([], [0], [5000], [[5000]], [[5000], [0]], [-1, 5000]))]
+    return "\n".join((*map(json.dumps, lines), "")).encode()
+
+
+_GEOMETRIC = ("_reshape_alias.default", "as_strided.default", "as_strided_copy.default", "_unsafe_view.default")
+
+
 def _nonsense(rng: random.Random, content: bytes) -> bytes:
     return rng.choice((b"", b"\n\n", rng.randbytes(1000), b"[" * 100_000 + b"\n[]\n", b"{}\n{}\n", content * 2))
 
 
 _CHANGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
-    "flipped": _flipped, "cut off": _cut, "hostile": _hostile, "nonsense": _nonsense,
+    "flipped": _flipped, "cut off": _cut, "hostile": _hostile, "hostile op": _hostile_op, "nonsense": _nonsense,
 }  # fmt: skip
 
 
 def _file_case(rng: random.Random, folder: str) -> str:
     model, address, content = _entry()
-    what = rng.choice(("flipped", "cut off", "hostile", "hostile", "nonsense"))
+    what = rng.choice(("flipped", "cut off", "hostile", "hostile op", "hostile op", "nonsense"))
     changed = _CHANGES[what](rng, content)
     if changed == content:
         return "not changed"
@@ -175,7 +206,12 @@ def _outcome(model: Model, folder: str, forged: bool) -> str:
     fn = symshape.compiled_of(symshape.compile(model, dynamic=True, store=folder))
     x = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
     try:
-        right = torch.equal(fn(x), model(x))
+        found = fn(x)
+        if isinstance(found, torch.Tensor) and _reach(found) > found.untyped_storage().nbytes():
+            raise SystemError("a result reaches beyond its storage")
+        right = torch.equal(found, model(x))
+    except SystemError as error:
+        raise Counterexample(str(error)) from error
     except Exception as error:
         if not (forged and fn.stats().loaded):
             raise Counterexample(f"{type(error).__name__}: {error}") from error
@@ -187,6 +223,14 @@ def _outcome(model: Model, folder: str, forged: bool) -> str:
     if not right:
         raise Counterexample("another result than eager's")
     return "refused"
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    """The bytes of its storage that a tensor reaches."""
+    if not tensor.numel():
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (tensor.storage_offset() + last + 1) * tensor.element_size()
 
 
 # -- a disk that is full

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from guards.text.escaping import printable
 from symshape.cost.units import amount, shown
 from symshape.errors import SymShapeError
 from symshape.exploring.tables import Table
@@ -35,7 +36,7 @@ def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry
     try:
         Console(soft_wrap=True).print(Text(show_entry(file.read_bytes())))
     except (SymShapeError, OSError) as error:
-        typer.echo(f"symshape show: {file}: {error}", err=True)
+        typer.echo(printable(f"symshape show: {file}: {error}"), err=True)
         raise typer.Exit(_USAGE) from None
 
 
@@ -47,7 +48,9 @@ def list_entries(store: _Where = None) -> None:
     rows = tuple((each.digest[:12], *_described(here, each), shown(each.bytes, "B"), _age(each)) for each in found)
     numbers = frozenset({"size"})
     Console().print(
-        terminal_table(Table(str(here.path), ("entry", "function", "sizes", "size", "used"), rows, numbers=numbers))
+        terminal_table(
+            Table(printable(str(here.path)), ("entry", "function", "sizes", "size", "used"), rows, numbers=numbers)
+        )
     )
 
 
@@ -57,7 +60,9 @@ def show_one(entry: Annotated[str, typer.Argument(help="How its name begins.")],
     here = _store(store)
     found = [each for each in here.all() if each.digest.startswith(entry)]
     if len(found) != 1:
-        typer.echo(f"symshape cache show: {len(found)} entries begin with {entry!r} in {here.path}", err=True)
+        typer.echo(
+            printable(f"symshape cache show: {len(found)} entries begin with {entry!r} in {here.path}"), err=True
+        )
         raise typer.Exit(_USAGE)
     show(here.path / found[0].address / f"{found[0].digest}.entry")
 
@@ -78,7 +83,7 @@ def verify(
             checked(read_header(here.read(each.address, each.digest), each.digest))
         except (EntryError, OSError) as error:
             wrong += 1
-            typer.echo(f"{each.digest}: {error}")
+            typer.echo(printable(f"{each.digest}: {error}"))
             if remove:
                 here.remove(each.address, each.digest)
     typer.echo(f"{count} entries, {wrong} wrong{' and taken away' if remove and wrong else ''}")
@@ -94,11 +99,12 @@ def _verify_certificates(here: DiskStore, remove: bool) -> int:
         if not isinstance(record, EntryError):
             proof = proven_again(here, record)
             if proof:
-                typer.echo(f"{record.function} is closed for {record.text()}: proven in {proof.parts} parts")
+                typer.echo(printable(f"{record.function} is closed for {record.text()}: proven in {proof.parts} parts"))
                 continue
             why = f"{record.function}: {why_not(here, record, proof)}"
         broken += 1
-        typer.echo(f"certificate {kept.digest[:12]} does not hold{' and is taken away' if remove else ''}: {why}")
+        gone = " and is taken away" if remove else ""
+        typer.echo(printable(f"certificate {kept.digest[:12]} does not hold{gone}: {why}"))
         if remove:
             here.remove(kept.address, kept.digest, CERTIFICATE)
     return broken
@@ -136,7 +142,7 @@ def import_entries(file: Annotated[Path, typer.Argument(help="What export wrote.
     try:
         typer.echo(f"{import_from(_store(store), file)} entries")
     except (EntryError, OSError) as error:
-        typer.echo(f"symshape cache import: {file}: {error}", err=True)
+        typer.echo(printable(f"symshape cache import: {file}: {error}"), err=True)
         raise typer.Exit(_USAGE) from None
 
 
@@ -148,8 +154,8 @@ def _described(store: DiskStore, kept: Kept) -> tuple[str, str]:
     try:
         header = read_header(store.read(kept.address, kept.digest), kept.digest).header
     except (EntryError, OSError) as error:
-        return f"wrong: {error}"[:60], ""
-    return str(header["function"]), ", ".join(map(str, header["slots"]))[:60]
+        return printable(f"wrong: {error}")[:60], ""
+    return header["function"], ", ".join(header["slots"])[:60]
 
 
 def _age(kept: Kept) -> str:

@@ -134,7 +134,11 @@ class Emission:
         if found is not None:
             return found.node.outputs
         one = called.node
-        node = one.again(args, reads, None) if kwargs is None else Node(one.op, args, kwargs, (), one.single)
+        node = (
+            one.again(args, reads, None)
+            if kwargs is None
+            else Node(one.op, args, kwargs, (), one.single, checked=one.checked)
+        )
         made = self._emit(node, [None if each is None else each.spec for each in one.outputs])
         if key is not None:
             self._emitted[key] = Called(called.form, made)

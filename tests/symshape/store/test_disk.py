@@ -79,20 +79,44 @@ def test_links_and_folders_are_not_read(tmp_path: Path) -> None:
             store.read(ADDRESS, other * 64)
 
 
-def test_files_that_others_may_write_are_not_read(tmp_path: Path) -> None:
+_PLACES = ("the file", "its folder", "the store")
+
+
+def _place(store: DiskStore, name: str, place: str) -> Path:
+    file = store.path / ADDRESS / f"{name}.entry"
+    return dict(zip(_PLACES, (file, file.parent, store.path), strict=True))[place]
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o620, 0o602], ids=oct)
+@pytest.mark.parametrize("place", _PLACES)
+def test_files_that_others_may_write_are_not_read(tmp_path: Path, place: str, mode: int) -> None:
     store = DiskStore(tmp_path)
     name = store.write(ADDRESS, b"content")
-    (tmp_path / ADDRESS / f"{name}.entry").chmod(0o666)
-    with pytest.raises(EntryError, match="another user"):
+    where = _place(store, name, place)
+    before = where.stat().st_mode
+    where.chmod(mode if where.is_file() else mode | 0o111)
+    with pytest.raises(EntryError, match=r"another user.*chmod go-w"):
         store.read(ADDRESS, name)
     assert DiskStore(tmp_path, shared=True).read(ADDRESS, name) == b"content"
+    where.chmod(before)
+    assert store.read(ADDRESS, name) == b"content"
+
+
+def test_files_that_others_may_read_are_read(tmp_path: Path) -> None:
+    store = DiskStore(tmp_path)
+    name = store.write(ADDRESS, b"content")
+    _place(store, name, "the file").chmod(0o644)
+    _place(store, name, "its folder").chmod(0o755)
+    _place(store, name, "the store").chmod(0o755)
+    assert store.read(ADDRESS, name) == b"content"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
-def test_files_of_others_are_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", _PLACES)
+def test_files_of_others_are_not_read(tmp_path: Path, place: str) -> None:
     store = DiskStore(tmp_path)
     name = store.write(ADDRESS, b"content")
-    os.chown(tmp_path / ADDRESS / f"{name}.entry", 4321, 4321)
+    os.chown(_place(store, name, place), 4321, 4321)
     with pytest.raises(EntryError, match="another user"):
         store.read(ADDRESS, name)
 
@@ -144,12 +168,13 @@ def test_where_entries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 # Without torch: a process that writes for ever starts in a tenth of a second.
 _WRITER = """
 import importlib.util, os, sys, types
-for name in ("symshape", "symshape.store", "symshape.store.entry_format", "symshape.store.refusals"):
+for name in ("symshape", "symshape.errors", "symshape.store", "symshape.store.entry_format", "symshape.store.refusals"):
     sys.modules[name] = types.ModuleType(name)
 import hashlib
 sys.modules["symshape.store.entry_format"].LARGEST = 1 << 28
 sys.modules["symshape.store.entry_format"].digest_of = lambda content: hashlib.sha256(content).hexdigest()
 sys.modules["symshape.store.refusals"].EntryError = type("EntryError", (Exception,), {})
+sys.modules["symshape.errors"].InputError = type("InputError", (Exception,), {})
 spec = importlib.util.spec_from_file_location("symshape.store.disk", "symshape/store/disk.py")
 disk = sys.modules["symshape.store.disk"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(disk)
