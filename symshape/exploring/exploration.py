@@ -9,6 +9,7 @@ from typing import Any
 from symshape.exploring.page import page
 from symshape.exploring.records import Report
 from symshape.exploring.report_html import report_html
+from symshape.store.disk import user_path
 
 
 class Exploration:
@@ -26,7 +27,10 @@ class Exploration:
         return page(self.report)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the page to a file; the path that was written to.
+        """Write the page to a file; return its path.
+
+        Raises:
+            InputError: the path begins with ``~`` and a user that there is not.
 
         >>> import tempfile, guards, symshape
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -34,7 +38,7 @@ class Exploration:
         ...     saved.read_text(encoding="utf-8")[:15]
         '<!DOCTYPE html>'
         """
-        target = Path(path)
+        target = user_path(path)
         target.write_text(self.html(), encoding="utf-8")
         return target
 

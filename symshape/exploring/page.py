@@ -10,6 +10,7 @@ from functools import cache
 from html import escape
 from importlib import resources
 
+from guards.text.escaping import encodable
 from symshape.exploring.records import Report
 
 SCRIPTS = (
@@ -68,7 +69,7 @@ def page(report: Report) -> str:
     2
     """
     return _PAGE.format(
-        title=escape(f"{report.title} – symshape"),
+        title=encodable(escape(f"{report.title} – symshape")),
         style=asset("report.css"),
         data=embedded(report.to_json()),
         script=script(),

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from guards.text.escaping import encodable
 from symshape.exploring.serving_records import ServingRecord
 
 VERSION = 1
@@ -390,6 +391,8 @@ class Report:
 def _plain(value: Any) -> Any:
     if attrs.has(type(value)):
         return {f.name: _plain(item) for f in attrs.fields(type(value)) if (item := getattr(value, f.name)) is not None}
+    if isinstance(value, str):
+        return encodable(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

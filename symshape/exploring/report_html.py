@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from guards.sets.html import table
+from guards.text.escaping import encodable
 from symshape.exploring.records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
 from symshape.exploring.serving_records import BucketRecord, ServingRecord
 from symshape.exploring.static_map import map_svg
@@ -23,7 +24,7 @@ def report_html(report: Report) -> str:
     if report.moments:
         rows = [(str(m.call), m.kind, m.sizes, m.text) for m in report.moments[-_MOST:]]
         parts.append(table(("call", "what", "sizes", "why"), rows, caption="history", code=("sizes",)))
-    return f"<div>{''.join(parts)}</div>"
+    return encodable(f"<div>{''.join(parts)}</div>")
 
 
 def _space(space: Space, report: Report) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from guards.text.escaping import encodable
 from symshape.calls.arguments import NO_VARIABLES, take_apart
 from symshape.exploring.report_html import report_html
 from symshape.frontends.exploration.caches import cache_report
@@ -45,7 +46,7 @@ class Reports:
         return Stats(
             calls=self._cache.clock,
             traces=self._traces,
-            hits=self._hits(),
+            hits=max(0, self._hits()),
             misses=self._traces,
             evictions=self._cache.evictions,
             entries=len(self.entries),
@@ -59,7 +60,7 @@ class Reports:
         )
 
     def _hits(self) -> int:
-        """Calls that an entry served that was there."""
+        """Calls that an entry served that was there; less than 0 while calls end that began before a ``reset``."""
         itself = self._refusals.fallbacks + self._budget.untraced + self._plain.calls
         return self._cache.clock - self._traces - itself
 
@@ -101,7 +102,7 @@ class Reports:
         it stands in tables.
         """
         found = report(self._cache.entries, self._graphs, peaks)
-        return "\n".join([found, *self._budget.lines(), *self._plain.lines()])
+        return encodable("\n".join([found, *self._budget.lines(), *self._plain.lines()]))
 
     def metrics(self) -> str:
         r"""Its counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).

@@ -18,6 +18,7 @@ import torch
 from torch._dynamo import external_utils
 from torch._guards import CompileContext
 
+from guards.text.escaping import printable
 from symshape.errors import UnsupportedError
 from symshape.frontends.dynamo_graph import Origin
 from symshape.user_code import location_in, name_of, origin_of
@@ -59,7 +60,7 @@ def names() -> Names:
     resumed = re.fullmatch(r"(?:.*\.)?torch_dynamo_resume_in_(.+)_at_(\d+)", name)
     if resumed:
         name = f"{resumed[1]} from line {resumed[2]} on"
-    return Names(Origin(name, f"{code.co_filename}:{code.co_firstlineno}", shown, reason=_reason(None)))
+    return Names(Origin(name, printable(f"{code.co_filename}:{code.co_firstlineno}"), shown, reason=_reason(None)))
 
 
 def refused_by_torch(error: Exception) -> UnsupportedError:
@@ -90,7 +91,9 @@ def _wrapped_name(fn: Any) -> tuple[str, str]:
     forward = getattr(fn, "forward", None) if isinstance(fn, torch.nn.Module) else None
     name = name_of(fn) if forward is None else f"{type(fn).__qualname__}.forward"
     code = getattr(inspect.unwrap(fn if forward is None else forward), "__code__", None)
-    return name.rpartition("<locals>.")[2], "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+    return name.rpartition("<locals>.")[2], "" if code is None else printable(
+        f"{code.co_filename}:{code.co_firstlineno}"
+    )
 
 
 def _reason(wrapped: Any) -> str:

@@ -133,9 +133,9 @@ class Storing(Compiled):
     def stats(self) -> Stats:
         """Counters and times so far."""
         found = super().stats()
-        return attrs.evolve(found, traces=found.traces - self._loaded, loaded=self._loaded)
+        return attrs.evolve(found, traces=max(0, found.traces - self._loaded), loaded=self._loaded)
 
     def reset(self) -> None:
         """Forgets all entries of this process; what is stored stays."""
+        self._loaded = 0  # first: these are among the traces, which are never fewer
         super().reset()
-        self._loaded = 0
