@@ -39,6 +39,10 @@ def _folder(module: ModuleType) -> str:
 _OURS = (f"{Path(__file__).parent}/", _folder(guards), _folder(meta_fns))
 _TORCH = (_folder(torch),)
 _INSTALLED = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_LAYERS = f"{Path(_file(torch.nn)).parent}/modules/"
+_MODULE_CALLS = frozenset({"_call_impl", "_wrapped_call_impl"})
+_TRACES = f"{Path(__file__).parent}/tracing/capture.py"
+"""Runs what is traced: below are frames of the program, above those of whoever asked for the trace."""
 _OPTIMISERS = _folder(torch.optim)
 _FROZEN = ("<frozen",)
 _GENERATED = ("<symshape ",)
@@ -147,8 +151,64 @@ def defined_at(fn: Callable[..., Any]) -> str:
 
 
 def origin(op: str = "", rule: str = "") -> Origin:
-    """The user's file, line and source text, with the op and the rule that were asking."""
-    return origin_of(user_location(), op, rule)
+    """Return the user's file, line and source text, with the layer of ``torch.nn``, the op and the rule that asked.
+
+    Where a layer runs that the user's own code did not call (in a ``Sequential`` that is traced itself), the line is
+    the layer's.
+    """
+    location = user_location()
+    layer = None if _stated.get() is not None else _layer()
+    if layer is not None:
+        (file, line), name, called = layer
+        within = f"layer {name}"
+        location = (file, line, within) if location is None or not called else _inside(location, within)
+    return origin_of(location, op, rule)
+
+
+def _inside(location: Location, layer: str) -> Location:
+    file, line, function = location
+    return file, line, f"{function}, {layer}"
+
+
+def _layer() -> tuple[tuple[str, int], str, bool] | None:
+    """Return the innermost layer of ``torch.nn`` that runs below the user's innermost line, or None.
+
+    Returns:
+        Its file and line, its name in the outermost module that runs with its class, and whether a line of the traced
+        program called it (else only the line that asked for the trace is the user's).
+    """
+    frame: FrameType | None = sys._getframe(2)
+    place: tuple[str, int] | None = None
+    inner: Any = None
+    while frame is not None and not is_users(file := frame.f_code.co_filename) and file != _TRACES:
+        if place is None and file.startswith(_LAYERS) and frame.f_code.co_name not in _MODULE_CALLS:
+            inner = frame.f_locals.get("self")
+            place = (file, frame.f_lineno) if isinstance(inner, torch.nn.Module) else None
+        frame = frame.f_back
+    if place is None:
+        return None
+    called, outer = frame is not None and frame.f_code.co_filename != _TRACES, inner
+    back: FrameType | None = sys._getframe(2)
+    while back is not None and back.f_code.co_filename != _TRACES:
+        if back.f_code.co_name == "_call_impl" and isinstance(found := back.f_locals.get("self"), torch.nn.Module):
+            outer = found
+        back = back.f_back
+    name, kind = _name_in(outer, inner), type(inner).__name__
+    return place, f"{name} ({kind})" if name else kind, called
+
+
+def _name_in(outer: torch.nn.Module, inner: torch.nn.Module) -> str:
+    """Return the name of a module in another one; empty for the module itself, and where nothing leads there."""
+    pending, seen = [("", outer)], set()
+    while pending:
+        prefix, module = pending.pop()
+        if module is inner:
+            return prefix.rstrip(".")
+        if id(module) not in seen:
+            seen.add(id(module))
+            inside = list(module.__dict__.get("_modules", {}).items())
+            pending += [(f"{prefix}{name}.", each) for name, each in inside if each is not None]
+    return ""
 
 
 def origin_of(location: Location | None, op: str = "", rule: str = "") -> Origin:

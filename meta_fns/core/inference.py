@@ -12,7 +12,7 @@ from meta_fns.core.composition import composite_of
 from meta_fns.core.registry import NO_CONTEXT, Context, lookup, resolve
 from meta_fns.core.sizes import Size, static
 from meta_fns.core.spec import TensorSpec
-from meta_fns.errors import MetaError, UnsupportedOp
+from meta_fns.errors import DtypeError, MetaError, UnsupportedOp
 
 __all__ = ["as_spec", "infer"]
 
@@ -92,10 +92,27 @@ def _number(size: Size) -> Size:
     return size if found is None else found
 
 
+def _typed(spec: TensorSpec) -> TensorSpec:
+    """Return the spec, whose dtype, device and layout are objects of torch's and no texts.
+
+    Raises:
+        DtypeError: one is not; the message says what to write instead.
+    """
+    for name, kind in (("dtype", torch.dtype), ("device", torch.device), ("layout", torch.layout)):
+        found = getattr(spec, name)
+        if not isinstance(found, kind):
+            instead = f"torch.{str(found).removeprefix('torch.')}"
+            instead = f"torch.device({found!r})" if name == "device" else instead
+            raise DtypeError(f"the {name} of a TensorSpec is {found!r}, a {type(found).__name__}; write {instead}")
+    return spec
+
+
 def as_spec(value: Any) -> Any:
     """An argument with the spec of each tensor in its place; all else as it is."""
     if isinstance(value, torch.Tensor):
         return TensorSpec.of(value)
-    if isinstance(value, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in value):
+    if isinstance(value, TensorSpec):
+        return _typed(value)
+    if isinstance(value, (list, tuple)) and any(isinstance(item, (torch.Tensor, TensorSpec)) for item in value):
         return type(value)(as_spec(item) for item in value)
     return value

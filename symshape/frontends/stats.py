@@ -35,7 +35,7 @@ class Stats:
     evictions: int
     entries: int
     cuda_graphs: int
-    dispatch_us: float | None
+    dispatch_us: float | None = attrs.field(repr=lambda found: "not sampled yet" if found is None else f"{found:.3g}")
     trace_ms: float
     fallbacks: int = 0
     refusals: int = 0

@@ -24,7 +24,7 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.laps import Laps, laps_in
 from symshape.graph.numpy_terms import NUMPY
-from symshape.graph.spelling import Spelling, bound, spellings, unpacked, within_memory
+from symshape.graph.spelling import Spelling, bound, indexed, spellings, unpacked, warns_of_bytes, within_memory
 from symshape.graph.steps import (
     Assertion,
     Binding,
@@ -343,6 +343,8 @@ class _Writer:
         """What does the same as the op; the number in an argument may be given as a float."""
         if node.op is _aten._local_scalar_dense.default and node.args[0] in self._given:
             return number_in
+        if warns_of_bytes(node):
+            return indexed
         return within_memory(node.op) if node.checked else bound(node.op)
 
     def _modes_of(self, node: Step) -> None:

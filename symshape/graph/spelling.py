@@ -52,8 +52,18 @@ BINDINGS: dict[Any, Callable[..., Any]] = {
     _aten.native_layer_norm.default: torch.native_layer_norm,
     _aten.native_batch_norm.default: torch.native_batch_norm,
     _aten.convolution.default: torch.convolution,
+    _aten.var.correction: torch.var,
+    _aten.std.correction: torch.std,
+    _aten.var_mean.correction: torch.var_mean,
+    _aten.std_mean.correction: torch.std_mean,
+    _aten.where.self: torch.where,
+    _aten.copy_.default: torch.Tensor.copy_,
 }
-"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 3 µs a call)."""
+"""Overloads whose Python binding does the same with less overhead than the overload object (0.3 to 3 µs a call).
+
+A warning of an op reaches Python's ``warnings`` through a binding, and only the standard error stream without one: so
+the bindings of ops that may warn stand here too.
+"""
 _BOUND = {id(op): (op, binding) for op, binding in BINDINGS.items()}  # hashing an overload runs Python code
 _FORMS = (
     (_T, _VIEW, _MM, _aten._unsafe_view.default),
@@ -63,6 +73,7 @@ _FORMS = (
 )
 """What ``linear`` is made of, with sizes of its argument folded and not, without and with a bias."""
 _DEVICES = ("cpu", "cuda")  # others have a kernel of their own for it
+_INDEX = _aten.index.Tensor
 _UNPACKED = (_VIEW, _aten.expand.default)
 linear = torch._C._nn.linear
 _MOST_CHECKED = 1024  # sizes of one call of an op
@@ -218,6 +229,16 @@ def _sizes_of(arg: Any) -> Hashable:
     if isinstance(arg, torch.Tensor):
         return arg.shape
     return tuple(map(_sizes_of, arg)) if isinstance(arg, (list, tuple)) else arg  # type: ignore[no-any-return]
+
+
+def indexed(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    """Return ``aten.index`` of a tensor by Python's own way of indexing, which tells warnings of masks of bytes."""
+    return tensor[tuple([slice(None) if each is None else each for each in indices])]
+
+
+def warns_of_bytes(node: Node) -> bool:
+    """Return whether a node indexes with a mask of bytes, of which torch warns."""
+    return node.op is _INDEX and any(each.spec.dtype is torch.uint8 for each in node.reads[1:])
 
 
 def unpacked(node: Node) -> Sequence[Any]:

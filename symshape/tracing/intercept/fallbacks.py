@@ -103,11 +103,14 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
             f"{op} (at {where}) is a collective on a process group, which a graph cannot hold; call the functional one "
             "of torch.distributed._functional_collectives instead, which returns its result"
         )
-    found = _implementation(op, unknowns)
+    found = None if _lacks_fake(op) else _implementation(op, unknowns)
     if found is None:
+        name = op._schema.name
+        if op.namespace in _TORCHS:
+            raise UnsupportedError(f"{name} (at {where}) has no rule in symshape, and torch has no decomposition of it")
         raise UnsupportedError(
-            f"{op} (at {where}) has no rule in meta_fns, no registered fake implementation and no decomposition. "
-            "For a custom op, register one with torch.library.register_fake."
+            f"{name} has no register_fake (at {where}). Register a function of the same arguments that returns an "
+            f'empty tensor of the result\'s sizes: @torch.library.register_fake("{name}")'
         )
     how, function = found
     events.emit(events.Fallback(str(op), how))
@@ -177,6 +180,12 @@ def _with_a_number(op: OpOverload, *args: Any) -> Any:
     with_number = getattr(torch.ops.aten, op._schema.name.removeprefix("aten::")).Scalar
     number = 1.0 if scalars.dtype.is_floating_point else 1
     return with_number._op_dk(DispatchKey.CompositeExplicitAutograd, *lists, number)
+
+
+def _lacks_fake(op: OpOverload) -> bool:
+    """Return whether an op of ``torch.library.custom_op`` has results, and nobody has said which sizes they have."""
+    definition = torch._library.custom_ops.OPDEFS.get(op.name())
+    return definition is not None and definition._abstract_fn is None and bool(op._schema.returns)
 
 
 def _registered_fake(op: OpOverload) -> Callable[..., Any] | None:

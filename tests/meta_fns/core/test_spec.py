@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 
 import attrs
 import pytest
 import torch
 
+import meta_fns
 from meta_fns import TensorSpec
 from tests.meta_fns.eager import ALL_DTYPES, describe, odd_sizes, odd_tensor
 from tests.meta_fns.symbolic import symbols
@@ -71,3 +73,21 @@ def test_text() -> None:
     _, (n,) = symbols(3)
     assert str(TensorSpec.contiguous((n, 4))) == "float32(s0, 4) strides (4, 1) offset 0 on cpu"
     assert "canonical_known" not in repr(TensorSpec.contiguous((2,)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("dtype", "int64", "'int64', a str; write torch.int64"),
+        ("dtype", "torch.int64", "'torch.int64', a str; write torch.int64"),
+        ("device", "cpu", "'cpu', a str; write torch.device('cpu')"),
+        ("layout", "strided", "a str; write torch.strided"),
+    ],
+)
+def test_a_text_in_the_place_of_a_dtype(field: str, value: str, words: str) -> None:
+    index = meta_fns.TensorSpec.contiguous((2,), torch.int64).with_(**{field: value})
+    for args in ((meta_fns.TensorSpec.contiguous((5, 3)), index), (torch.ones(5, 3), index)):
+        with pytest.raises(meta_fns.DtypeError, match=re.escape(words)):
+            meta_fns.infer("aten.embedding.default", args)
+    with pytest.raises(meta_fns.DtypeError, match=re.escape(words)):
+        meta_fns.infer("aten.cat.default", ([index, index],))

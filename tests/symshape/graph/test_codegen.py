@@ -123,6 +123,17 @@ def test_bindings_do_what_their_overloads_do(op: Any) -> None:
         "select": [(R(2, 3), 1, -1)],
         "pow": [(R(2, 3), 2), (R(2, 3), 0.5), (R(2, dtype=torch.int64), 2.5)],
         "mean": [(R(2, 3), [-1], True), (R(2, 3), []), (R(2, 3), None), (R(2, 3), [0], {"dtype": torch.float64})],
+        **{
+            name: [
+                (R(2, 3),),
+                (R(2, 3), None, {"correction": 0, "keepdim": True}),
+                (R(2, 3), [-1], {"correction": None}),
+                (R(2, 3), [0, 1], {"correction": 0.5}),
+            ]
+            for name in ("var", "std", "var_mean", "std_mean")
+        },
+        "where": [(R(2, 3) > 0, R(2, 3), R(3)), (torch.tensor(True), R(2, dtype=torch.int64), R(3, 1))],
+        "copy_": [(R(2, 3), R(3)), (R(2, dtype=torch.int64), R(2), True), (R(2), R(2), {"non_blocking": True})],
         "gelu": [(R(2, 3),), (R(2, 3), {"approximate": "tanh"})],
         "_softmax": [(R(2, 3), -1, False)],
         "native_layer_norm": [(R(2, 3), [3], R(3), R(3), 1e-5), (R(2, 3), [2, 3], None, None, 1e-5)],

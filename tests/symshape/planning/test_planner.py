@@ -220,5 +220,9 @@ def test_traffic_that_does_not_fit(traced: symshape.Traced) -> None:
         symshape.plan(traced, Traffic.of([(1, 2, 3)], ("batch", "length", "depth")))
     with pytest.raises(InputError, match="the traffic needs names"):
         symshape.plan(None, [1, 2, 3])
-    with pytest.raises(InputError, match="3 sizes vary"):
+    with pytest.raises(InputError, match=r"3 sizes vary.*a plan is made along one or two"):
         symshape.plan(None, Traffic.of([(1, 2, 3), (2, 3, 4)], ("a", "b", "c")))
+    with pytest.raises(InputError, match=r"a = c and b = d in every call.*one name.*only 2 sizes vary"):
+        symshape.plan(None, Traffic.of([(1, 2, 1, 2), (2, 2, 2, 2), (2, 5, 2, 5)], ("a", "b", "c", "d")))
+    with pytest.raises(InputError, match="Declare the others as static"):
+        symshape.plan(None, Traffic.of([(1, 2, 3), (2, 3, 5), (9, 8, 7)], ("a", "b", "c")))
