@@ -38,7 +38,7 @@ CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test lint format types bench fuzz golden mutation notebooks clean clean-venv
+.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test lint format types bench fuzz sweep golden mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,19 @@ bench: $(STAMP)  ## benchmarks against peers (NAME=dispatch for one, ARGS=--smok
 
 fuzz: $(STAMP)  ## fuzzers (NAME=decide COUNT=1000000 SEED=7)
 	@$(PY) -m tests.fuzz $(NAME) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+# Beside the packages of .venv, so that torch stays as it is pinned. A torchvision that does not fit torch breaks what looks for it.
+LIBRARIES := einops kornia kornia_rs torch_geometric timm diffusers xxhash importlib_metadata zipp aiohttp aiosignal \
+    aiohappyeyeballs frozenlist multidict propcache yarl requests charset_normalizer
+ADD = "$(PY)" -m pip install --disable-pip-version-check --quiet $(PIP_ARGS) --no-deps --upgrade --target $(VENV)-sweep
+sweep: $(STAMP)  ## programs of einops, kornia, PyG, timm, diffusers and torchvision against eager (ARGS="--only einops")
+	@[ -f $(VENV)-sweep/.installed ] || { mkdir -p $(VENV)-sweep; rm -f sweep.log; \
+	vision="torchvision==$$($(PY) -c 'import torch; print(f"0.{int(torch.__version__.split(chr(46))[1]) + 15}.*")')"; \
+	for each in $(LIBRARIES) "$$vision"; do $(ADD) "$$each" >>sweep.log 2>&1 || echo "    $$each is not to be had (sweep.log)"; done; \
+	PYTHONPATH="$(VENV)-sweep" $(PY) -W ignore -c "import torchvision" >>sweep.log 2>&1 || { \
+	    rm -rf $(VENV)-sweep/torchvision*; echo "    torchvision does not fit this torch (sweep.log)"; }; \
+	touch $(VENV)-sweep/.installed; }
+	@PYTHONPATH="$(VENV)-sweep" $(PY) -W ignore -m tests.sweep libraries $(ARGS)
 
 golden: $(STAMP)  ## write the golden files again (NAME=errors for one)
 	@$(PY) -m tests.golden --write $(NAME)

@@ -10,4 +10,6 @@ and with a mask where it takes one, and in training with dropout off, gradients 
 eager's, bit for bit; how many programs are made; do new batches and lengths need none; does a call run as it is; is it
 padded, where the runner does that, and what refused; what does a warm call cost beside eager's?  What cannot be built
 here is left out.
+
+Programs of libraries (einops, kornia, PyG, timm, diffusers, torchvision): ``python -m tests.sweep libraries``.
 """

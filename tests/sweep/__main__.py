@@ -12,6 +12,7 @@ import attrs
 
 import tests.sweep
 from tests.bench.report import Report
+from tests.sweep import libraries
 from tests.sweep.judging import LEARNT, OTHERS, Asked
 from tests.sweep.trying import named, rows_of_all
 
@@ -85,4 +86,7 @@ def _summed_up(report: Report) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["libraries"]:
+        libraries.main(sys.argv[2:])
+    else:
+        main()
