@@ -28,7 +28,7 @@ def timm_programs() -> Iterator[LibraryProgram]:
         if timm.is_model(name):
             make = lambda name=name, options=options: timm.create_model(name, num_classes=5, **options)  # noqa: E731
             yield LibraryProgram(name, make, large_images)
-    for text in ("SqueezeExcite(8)", "BlurPool2d(8)", "GlobalResponseNorm(8, channels_last=False)", "EcaModule(8)"):
+    for text in ("SqueezeExcite(8)", "BlurPool2d(8)", "GatherExcite(8)", "EcaModule(8)"):
         yield LibraryProgram(text, eval(f"lambda: {text}", vars(layers)), maps)
     yield LibraryProgram("AttentionPool2d", lambda: layers.RotAttentionPool2d(8, 8, num_heads=2), maps)
 

@@ -31,6 +31,7 @@ from symshape.tracing.intercept import (
     transformed_composites,
     unbacked_composites,
     values_alone,
+    vmapped_ops,
 )
 from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.casts_inside import CAST_INSIDE, check_cast_inside
@@ -325,6 +326,10 @@ class FunctionMode(TorchFunctionMode):
             if kwargs["out"] is not None:
                 return PRODUCTS.get(func, func)(*args, **kwargs)
             kwargs = {name: each for name, each in kwargs.items() if name != "out"}
+        if func in vmapped_ops.RULES and torch._C._functorch.peek_interpreter_stack() is not None:
+            found = vmapped_ops.call(func, args, kwargs)
+            if found is not NotImplemented:
+                return found
         if func in REPEATED:
             if func is ATTENTION:
                 args, kwargs = self._masks.left_out(args, kwargs)
