@@ -75,11 +75,12 @@ def _is_ours(name: str, place: str) -> bool:
 
 def _others(name: str) -> Iterator[Distribution]:
     """Yield the installed distributions, symshape apart, that say that they bring this package."""
-    known = {_DISTRIBUTION}
+    known = {_DISTRIBUTION, "none"}  # a damaged distribution has no name
     for each in distributions():
-        if each.name is None or each.name.lower() in known:
+        called = str(each.name).lower()
+        if called in known:
             continue
-        known.add(each.name.lower())
+        known.add(called)
         declared = (each.read_text("top_level.txt") or "").split()
         if name in declared or any(file.parts[0] in (name, f"{name}.py") for file in each.files or ()):
             yield each

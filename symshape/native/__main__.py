@@ -23,8 +23,8 @@ def main() -> int:
     if report is None:
         _say(f"what was compiled cannot be used: {cache.distrust(cache.folder() / cache.REPORT)}")
         return 1
-    for name, error in report["errors"].items():
-        _say(f"{name} did not compile:\n{error}")
+    for name, said in report["errors"].items():
+        _say(f"{name} did not compile:\n{said}")
     _say(failure(report) or f"{len(EXTENSIONS)} extensions in {time.monotonic() - begun:.0f} s, in {cache.folder()}")
     return 1 if report["errors"] else 0
 

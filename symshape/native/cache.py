@@ -43,7 +43,7 @@ def root() -> Path:
 def key() -> str:
     """Return the name of the folder for these sources, this torch and this Python."""
     version = torch.__version__
-    torch_build = (version, torch.version.git_version, torch.version.cuda, torch.version.hip)
+    torch_build = (version, *(getattr(torch.version, name, None) for name in ("git_version", "cuda", "hip")))
     python_build = (SUFFIX, platform.machine(), sys.platform)
     parts = (torch_build, torch.compiled_with_cxx11_abi(), python_build, FLAGS, EXTENSIONS)
     digest = hashlib.sha256(repr(parts).encode())
