@@ -99,7 +99,7 @@ _BRACKETS: dict[type, str] = {
 
 
 def _container(value: Any, other: Callable[[Any], str], levels: int) -> str:
-    opening, closing = _BRACKETS[type(value)]
+    opening, closing = tuple(_BRACKETS[type(value)])
     if not levels:
         return f"{opening}…{closing}"
     pairs = hasattr(value, "keys")

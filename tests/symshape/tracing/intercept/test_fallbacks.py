@@ -168,7 +168,8 @@ def test_a_fake_implementation_that_is_data_dependent_inside() -> None:
 
 
 def test_an_op_without_a_fake_implementation() -> None:
-    with pytest.raises(UnsupportedError, match=r"symshape_tests::without_fake has no register_fake.*torch\.library\.register_fake") as raised:
+    words = r"symshape_tests::without_fake has no register_fake.*torch\.library\.register_fake"
+    with pytest.raises(UnsupportedError, match=words) as raised:
         symshape.trace(lambda x: without_fake(x) + 1, R(3))
     assert "test_fallbacks.py" in str(raised.value)
 
