@@ -210,7 +210,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -
     """The result of a call of an op that is here, or ``NotImplemented``."""
     try:
         found = RULES[function](*args, **kwargs or {})
-    except TypeError:  # other arguments than the rule knows
+    except (TypeError, AttributeError):  # other arguments than the rule knows
         return NotImplemented
     if found is None or not can_be_batched(found[0]):
         return NotImplemented

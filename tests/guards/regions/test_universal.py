@@ -95,7 +95,16 @@ def _condition(rng: random.Random) -> str:
     return f"{text} {rng.choice(['and', 'or'])} {_term(rng, 1)} <= {_term(rng, 1)}" if rng.random() < 0.2 else text
 
 
-LIMITS = ("u0 <= s0", "u1 <= s1", "u1 <= u0", "u0 + u1 <= s0", "u0 >= 1", "u0 <= 3", "u1 == u0 * s1", "u1 == 2 * u0")
+LIMITS: tuple[str, ...] = (
+    "u0 <= s0",
+    "u1 <= s1",
+    "u1 <= u0",
+    "u0 + u1 <= s0",
+    "u0 >= 1",
+    "u0 <= 3",
+    "u1 == u0 * s1",
+    "u1 == 2 * u0",
+)
 LIMITS += ("s0 == s1", "s0 >= 1", "u0 % 2 == 0", "u1 <= 2 * s0 + 1", "u0 <= s0 // 2", "u0 <= s0 * s1")
 
 

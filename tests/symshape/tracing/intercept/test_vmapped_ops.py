@@ -153,3 +153,12 @@ def test_under_autocast() -> None:
             return vmap(grad(lambda x: F.conv2d(x[None], KERNEL).float().sum()))(x)
 
     served(program, batches(3, 6, 6), most=len(BATCHES))
+
+
+@pytest.mark.parametrize("wrong", [lambda x: torch.cat([x, 3]), lambda x: x.sort("no dimension"), lambda x: x.topk(99)])  # type: ignore[list-item]
+def test_arguments_that_no_rule_knows(wrong: Function) -> None:
+    (call,) = batches(4)[0]
+    with pytest.raises((TypeError, RuntimeError)) as eager:
+        vmap(wrong)(call)
+    with pytest.raises((type(eager.value), symshape.SymShapeError)):
+        symshape.compile(vmap(wrong))(call)
