@@ -118,8 +118,8 @@ def _one_dimensional(d: Any) -> Any:
     return d.UNet1DModel(
         in_channels=2,
         out_channels=2,
-        block_out_channels=(8, 16),
-        extra_in_channels=16,
+        block_out_channels=(32, 32),
+        extra_in_channels=64,
         down_block_types=("DownBlock1DNoSkip", "DownBlock1D"),
         up_block_types=("UpBlock1D", "UpBlock1DNoSkip"),
         layers_per_block=1,
