@@ -36,7 +36,8 @@ def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
         step: Step = ("keys", place.key)
         return (direct.dict_behind(owner), step, True) if _is_view(owner) else (owner, step, False)
     if isinstance(place, Attribute):
-        return owner, ("static" if isinstance(owner, type) else "slot", place.key), False
+        of_a_class = isinstance(owner, type) and place.key != "__class__"
+        return owner, ("static" if of_a_class else "slot", place.key), False
     if isinstance(place, Answer):
         return (*_of_answer(place), False)
     if owner is sys.modules:

@@ -9,6 +9,7 @@ from typing import Any
 from symshape.tracing.state import lookups, trusted
 from symshape.tracing.state.places import MISSING, SPECIAL, Cell, Keys, special_names
 from symshape.tracing.state.recorder import Recorder
+from symshape.user_code import is_library
 
 
 def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
@@ -52,17 +53,74 @@ def absent_here(recorder: Recorder, home: type, key: str, name: str) -> None:
         recorder.place(Cell(recorder.class_namespace(home).owner, key, MISSING, name))
 
 
+_OF_CALLS = ("__call__", "__getattribute__", "_wrapped_call_impl", "_call_impl", "__getattr__")
+"""The methods by which a call of a module comes to its ``forward``, and a name to a parameter."""
+
+
+def dispatching_methods(recorder: Recorder, kind: type) -> None:
+    """Note the methods that lead from a call of a module to its ``forward``, and their code; once for each class."""
+    if (id(kind), _OF_CALLS) in recorder.seen:
+        return
+    recorder.seen[id(kind), _OF_CALLS] = kind
+    for key in _OF_CALLS:
+        name = f"{kind.__qualname__}.{key}"
+        for home in kind.__mro__:
+            found = home.__dict__.get(key, MISSING)
+            if home is not object:
+                recorder.places.append(Cell(home.__dict__, key, found, name))
+            if type(found) is types.FunctionType and trusted.is_trusted(found.__code__.co_filename):
+                recorder.attribute(found, "__code__", found.__code__, f"{found.__qualname__}.__code__")
+            if found is not MISSING:
+                touch_member(recorder, found, name)
+                break
+
+
+_PARTS: dict[type, tuple[str, ...]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func", "attrname"),
+    functools.partialmethod: ("func", "args", "keywords"),
+    functools.singledispatchmethod: ("func", "dispatcher"),
+}
+"""What a descriptor calls, by its class: ``__init__`` of one in C, or a write to one in Python, exchanges it."""
+
+
+def parts_of_member(recorder: Recorder, found: Any, name: str) -> None:
+    """Note the functions and arguments that a descriptor of the user's code refers to."""
+    attributes = lookups.attributes_of(found)
+    for kind in type(found).__mro__:
+        parts = _PARTS.get(kind, ())
+        if parts and not _is_of_users(getattr(found, parts[0])):
+            return
+        for part in parts:
+            label = f"{part.strip('_')} of {name}"
+            if attributes is not None and part in attributes:
+                recorder.place(Cell(attributes, part, attributes[part], label))
+            else:
+                recorder.attribute(found, part, getattr(found, part), label)
+
+
+def _is_of_users(function: Any) -> bool:
+    """Return whether the code of a function, or of the function in a descriptor, stands in no library."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and not trusted.is_trusted(code.co_filename) and not is_library(code.co_filename)
+
+
 def touch_member(recorder: Recorder, found: Any, name: str) -> None:
     """A method, property or other descriptor of a class."""
     if type(found) is types.FunctionType:
         recorder.touch(found, name)
     elif isinstance(found, (staticmethod, classmethod)):
+        parts_of_member(recorder, found, name)
         recorder.touch(found.__func__, name)
     elif isinstance(found, property):
+        parts_of_member(recorder, found, name)
         for each in (found.fget, found.fset):
             if each is not None:
                 recorder.touch(each, name)
     elif isinstance(found, functools.cached_property):
+        parts_of_member(recorder, found, name)
         recorder.touch(found.func, name)
     else:
         recorder.touch(found, name)

@@ -17,10 +17,11 @@ METADATA: Any = getattr(_CHECKS, "Metadata", None)
 """``METADATA(tensors).same()``: whether a tuple of tensors still have their metadata; a TypeError for some kinds."""
 
 POINTERS: Any = getattr(_CHECKS, "Pointers", None)
-"""``POINTERS(places).same()``: whether functions, classes and variables of closures refer to what they did.
+"""``POINTERS(places).same()``: whether functions, classes, objects and variables of closures refer to what they did.
 
 A place is ``(owner, attribute, value)``: ``__code__``, ``__defaults__`` or ``__kwdefaults__`` of a function,
-``__mro__`` of a class, or, with no attribute's name, the variable of a closure; a TypeError for any other.
+``__mro__`` of a class, ``__class__`` or ``__dict__`` of an object, what an object of C refers to by a member
+(``func`` of a ``partial``), or, with no attribute's name, the variable of a closure; a TypeError for any other.
 """
 
 

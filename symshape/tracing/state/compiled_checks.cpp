@@ -11,6 +11,7 @@
    torch's core is included: with the rest it would compile for half a minute. */
 
 #include <Python.h>
+#include <structmember.h>
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
@@ -24,6 +25,7 @@ namespace {
 
 struct Noted {
     PyObject *object;  // kept alive by the tuple
+    PyTypeObject *kind;  // kept alive by Python's note of it (metadata.py)
     c10::DispatchKeySet keys;
     c10::ScalarType dtype;
     c10::Device device;
@@ -73,7 +75,7 @@ bool note(Metadata *self, PyObject *object)
     if (impl->has_symbolic_sizes_strides() || impl->layout() != c10::kStrided || impl->is_nested() ||
         impl->key_set().has(c10::DispatchKey::Python))
         return false;
-    self->noted->push_back({object, impl->key_set(), c10::typeMetaToScalarType(impl->dtype()), impl->device(),
+    self->noted->push_back({object, Py_TYPE(object), impl->key_set(), c10::typeMetaToScalarType(impl->dtype()), impl->device(),
                             impl->requires_grad(), impl->sizes().size()});
     append(*self->integers, impl->sizes());
     append(*self->integers, impl->strides());
@@ -99,7 +101,7 @@ bool compare(const Metadata *self)
     const int64_t *integers = self->integers->data();
     for (const Noted &then : *self->noted) {
         const c10::TensorImpl *now = impl_of(then.object);
-        if (!(now->key_set() == then.keys) || now->device() != then.device ||
+        if (Py_TYPE(then.object) != then.kind || !(now->key_set() == then.keys) || now->device() != then.device ||
             now->requires_grad() != then.requires_grad || c10::typeMetaToScalarType(now->dtype()) != then.dtype)
             return false;
         const auto sizes = now->sizes(), strides = now->strides();
@@ -408,12 +410,10 @@ bool add_versions(PyObject *module)
     return added;
 }
 
-/* What functions, classes and variables of closures refer to, as one pointer each. */
-enum class Of : char { CODE, DEFAULTS, KWDEFAULTS, MRO, CONTENTS };
-
+/* What functions, classes, objects and variables of closures refer to: where each reference lies, and what it was. */
 struct Pointer {
-    PyObject *owner, *value;  // kept alive by the tuple of places
-    Of kind;
+    PyObject **where;  // in an object that the tuple of places keeps alive
+    PyObject *expected;  // kept alive by that tuple, too; NULL where Python reads None and C keeps nothing
 };
 
 struct Pointers {
@@ -422,39 +422,60 @@ struct Pointers {
     std::vector<Pointer> *noted;
 };
 
-inline PyObject *referred(const Pointer &each)
+/* Where an object of C keeps a reference (`func` of a partial): a member that reads as None while it is NULL. */
+PyObject **member_of(PyObject *owner, const char *name)
 {
-    PyObject *found = nullptr;
-    switch (each.kind) {
-    case Of::CODE: return PyFunction_GET_CODE(each.owner);
-    case Of::DEFAULTS: found = PyFunction_GET_DEFAULTS(each.owner); break;
-    case Of::KWDEFAULTS: found = PyFunction_GET_KW_DEFAULTS(each.owner); break;
-    case Of::MRO: return reinterpret_cast<PyTypeObject *>(each.owner)->tp_mro;
-    case Of::CONTENTS: return PyCell_GET(each.owner);  // NULL where it is empty, which no value is
+    PyObject *found = PyObject_GetAttrString(reinterpret_cast<PyObject *>(Py_TYPE(owner)), name);
+    if (!found) {
+        PyErr_Clear();
+        return nullptr;
     }
-    return found ? found : Py_None;
+    PyObject **where = nullptr;
+    if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+        const PyMemberDef *member = reinterpret_cast<PyMemberDescrObject *>(found)->d_member;
+        if (member->type == T_OBJECT && member->offset > 0 && member->offset < Py_TYPE(owner)->tp_basicsize)
+            where = reinterpret_cast<PyObject **>(reinterpret_cast<char *>(owner) + member->offset);
+    }
+    Py_DECREF(found);
+    return where;
 }
 
-/* Notes (owner, attribute, value), the attribute of a variable being empty; false for any other. */
+/* Where the reference lies that Python reads as this attribute; the attribute of a variable is empty.  NULL for any
+   other.  A class that an object gets later has the same layout: Python makes sure of it. */
+PyObject **reference(PyObject *owner, const char *name)
+{
+    const std::string_view key = name;
+    if (PyFunction_Check(owner)) {
+        auto *function = reinterpret_cast<PyFunctionObject *>(owner);
+        if (key == "__code__")
+            return &function->func_code;
+        if (key == "__defaults__")
+            return &function->func_defaults;
+        if (key == "__kwdefaults__")
+            return &function->func_kwdefaults;
+    }
+    if (PyType_Check(owner) && key == "__mro__")
+        return &reinterpret_cast<PyTypeObject *>(owner)->tp_mro;
+    if (PyCell_Check(owner) && key.empty())
+        return &reinterpret_cast<PyCellObject *>(owner)->ob_ref;
+    if (key == "__class__")
+        return reinterpret_cast<PyObject **>(&owner->ob_type);
+    if (key == "__dict__")
+        return PyType_Check(owner) ? nullptr : _PyObject_GetDictPtr(owner);
+    return member_of(owner, name);
+}
+
+/* Notes (owner, attribute, value); false for a place that is no reference. */
 bool note_pointer(Pointers *self, PyObject *place)
 {
     PyObject *owner, *value;
     const char *name;
     if (!PyTuple_Check(place) || !PyArg_ParseTuple(place, "OsO", &owner, &name, &value))
         return false;
-    const std::string_view key = name;
-    Of kind = Of::CONTENTS;
-    if (PyFunction_Check(owner) && key == "__code__")
-        kind = Of::CODE;
-    else if (PyFunction_Check(owner) && key == "__defaults__")
-        kind = Of::DEFAULTS;
-    else if (PyFunction_Check(owner) && key == "__kwdefaults__")
-        kind = Of::KWDEFAULTS;
-    else if (PyType_Check(owner) && key == "__mro__")
-        kind = Of::MRO;
-    else if (!PyCell_Check(owner) || !key.empty())
+    PyObject **where = reference(owner, name);
+    if (!where)
         return false;
-    self->noted->push_back({owner, value, kind});
+    self->noted->push_back({where, *where || value != Py_None || !*name ? value : nullptr});
     return true;
 }
 
@@ -476,7 +497,7 @@ PyObject *pointers_new(PyTypeObject *type, PyObject *args, PyObject *)
         fit = false;
     }
     if (!fit) {
-        PyErr_SetString(PyExc_TypeError, "only functions, classes and variables of closures are compared here");
+        PyErr_SetString(PyExc_TypeError, "only references of functions, classes, objects of C and variables of closures are compared here");
         Py_DECREF(self);
         return nullptr;
     }
@@ -489,11 +510,11 @@ PyObject *pointers_same(PyObject *object, PyObject *)
     if (!self->places)
         Py_RETURN_FALSE;
     for (const Pointer &each : *self->noted)
-        __builtin_prefetch(each.owner);
+        __builtin_prefetch(each.where);
+    bool same = true;
     for (const Pointer &each : *self->noted)
-        if (referred(each) != each.value)
-            Py_RETURN_FALSE;
-    Py_RETURN_TRUE;
+        same &= *each.where == each.expected;
+    return PyBool_FromLong(same);
 }
 
 int pointers_traverse(PyObject *object, visitproc visit, void *arg)
@@ -528,7 +549,7 @@ PyMethodDef POINTERS_METHODS[] = {
 };
 
 PyType_Slot POINTERS_SLOTS[] = {
-    {Py_tp_doc, const_cast<char *>("What functions, classes and variables of closures refer to.")},
+    {Py_tp_doc, const_cast<char *>("What functions, classes, objects and variables of closures refer to.")},
     {Py_tp_new, reinterpret_cast<void *>(pointers_new)},
     {Py_tp_methods, POINTERS_METHODS},
     {Py_tp_traverse, reinterpret_cast<void *>(pointers_traverse)},

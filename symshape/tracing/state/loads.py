@@ -14,14 +14,14 @@ from typing import Any
 import torch
 
 from symshape.tracing.state import compiled, lookups, process_groups, stores, trusted
-from symshape.tracing.state.classes import absent, absent_here, class_entry, look_up, special_methods, touch_member
+from symshape.tracing.state.classes import absent, absent_here, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
 from symshape.tracing.state.reads import Namespace
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Member, Recorder
+from symshape.tracing.state.tensor_attributes import OF_TENSORS, of_every_tensor, of_tensor
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.user_code import is_library
 
-_OF_TENSORS = 0  # no object has this id
 _STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
 _SET_OF_FUNCTIONS = frozenset(trusted.words("__name__ __qualname__ __module__ __doc__ __annotations__"))
 """What functions say of themselves, and can be told anew."""
@@ -126,35 +126,12 @@ def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of a value that never changes; of a method of such a value."""
 
 
-def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
-    """An attribute that was set on a tensor, or a method of tensors, or of a class of the user's below them."""
-    of_every_tensor(recorder, owner, key)
-    if not trusted.is_machinery((kind := type(owner)).__module__):
-        special_methods(recorder, kind)
-        look_up(recorder, kind, key, kind.__qualname__)
-    name = recorder.tensors.get(id(owner), "a tensor")
-    before = recorder.namespace(name, owner.__dict__)
-    if key in owner.__dict__:
-        recorder.entry(owner.__dict__, key, f"{name}.{key}", before)
-    elif not hasattr(torch.Tensor, key):
-        recorder.absent(name, owner.__dict__, key, before)
-
-
-def of_every_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
-    """A method of tensors: nobody exchanges it, or if so, it is seen."""
-    if (_OF_TENSORS, key) not in recorder.seen:
-        recorder.seen[_OF_TENSORS, key] = None
-        before = recorder.class_namespace(torch.Tensor)
-        if key in before.owner:
-            recorder.place(Cell(before.owner, key, before.owner[key], f"Tensor.{key}"))
-        else:
-            recorder.absent("Tensor", before.owner, key, before)
-
-
 def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> None:
     """An attribute of a module of Python's."""
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
+    if not trusted.is_machinery(owner.__name__):
+        recorder.attribute(owner, "__class__", type(owner), f"the class of the module {owner.__name__}")
     process_groups.notice(recorder, owner.__name__, key)
     if owner is sys and key in ("stdout", "stderr"):
         recorder.tells("writes to the screen")
@@ -198,6 +175,8 @@ def of_class(recorder: Recorder, owner: type, key: str) -> None:
         return
     if look_up(recorder, owner, key, owner.__qualname__) is MISSING:
         absent(recorder, owner, key, owner.__qualname__)
+    if not trusted.is_machinery(owner.__module__):
+        recorder.attribute(owner, "__class__", type(owner), f"the class of {owner.__qualname__}")
     if type(owner) is not type:
         look_up(recorder, type(owner), key, type(owner).__qualname__)
 
@@ -226,6 +205,8 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
     name = f"{owner.__name__}.{key}"
     attributes = owner.__dict__
     before = recorder.namespace(owner.__name__, attributes)
+    if key in attributes or not hasattr(types.FunctionType, key):
+        recorder.attribute(owner, "__dict__", attributes, f"the attributes of {owner.__name__}")
     if key in attributes:
         recorder.entry(attributes, key, name, before)
     elif key == "__dict__":
@@ -396,5 +377,5 @@ else:
         member_of=_member,
         tables=TABLES,
         symbolic_tensor=SymbolicTensor,
-        of_every_tensor=_OF_TENSORS,
+        of_every_tensor=OF_TENSORS,
     )

@@ -76,12 +76,12 @@ class Metadata:
 
 
 def of_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Dtype, device, requires_grad, sizes and strides (or the layout) of a tensor."""
+    """Return a tensor's class, dtype, device, ``requires_grad``, sizes and strides (or its layout)."""
     if tensor.layout is not torch.strided:
-        return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.layout
+        return type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.layout
     if tensor.is_nested:  # it has no sizes to ask for
-        return tensor.dtype, tensor.device, tensor.requires_grad, tensor.numel(), tensor.layout
-    return tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.stride()
+        return type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, tensor.numel(), tensor.layout
+    return type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, tensor.shape, tensor.stride()
 
 
 def _of_torch(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:

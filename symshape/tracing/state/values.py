@@ -18,17 +18,24 @@ from typing import Any
 import torch
 
 from symshape.tracing.state import flags, lookups, process_groups, trusted
-from symshape.tracing.state.classes import class_as_it_is, special_methods, touch_member
+from symshape.tracing.state.classes import (
+    class_as_it_is,
+    dispatching_methods,
+    special_methods,
+    touch_member,
+)
 from symshape.tracing.state.instrument import instrumented, is_instrumented
 from symshape.tracing.state.loads import of_object
 from symshape.tracing.state.memos import answers_of, objects_of
 from symshape.tracing.state.modules import refuse_untraceable
-from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Container, items_of
+from symshape.tracing.state.partials import touch_method_of_functools, touch_partial
+from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, items_of
 from symshape.tracing.state.reads import SYMBOLIC
 from symshape.tracing.state.recorder import NOT_TO_SEE, TABLES, Handler, Recorder
 from symshape.user_code import is_library
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_CLASS = object.__dict__["__class__"]
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
@@ -59,8 +66,9 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
         recorder.known[id(code)] = code
         recorder.swapped.append((function, code))
         function.__code__ = instrumented(code, recorder.hooks)
+        recorder.attribute(function, "__code__", code, f"{function.__name__}.__code__")
         if not is_library(code.co_filename):
-            _function_places(recorder, function, code, name)
+            _function_places(recorder, function)
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             recorder.touch(value, f"a default of {function.__name__}")
     wrapped = function.__dict__.get("__wrapped__")
@@ -89,9 +97,8 @@ def _notice(recorder: Recorder, function: Any) -> None:
     recorder.ask(flags.read_by(function))
 
 
-def _function_places(recorder: Recorder, function: types.FunctionType, code: types.CodeType, name: str) -> None:
+def _function_places(recorder: Recorder, function: types.FunctionType) -> None:
     label = function.__name__
-    recorder.attribute(function, "__code__", code, f"{label}.__code__")
     recorder.attribute(function, "__defaults__", function.__defaults__, f"defaults of {label}")
     recorder.attribute(function, "__kwdefaults__", function.__kwdefaults__, f"defaults of {label}")
     if function.__kwdefaults__:
@@ -105,27 +112,6 @@ def touch_method(recorder: Recorder, method: types.MethodType, name: str) -> Non
         return
     recorder.touch(method.__self__, "self" if method is recorder.root else name)
     recorder.touch(method.__func__, name)
-
-
-def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
-    """A ``functools.partial``: its function and arguments stay, its keywords need not."""
-    recorder.touch(value.func, name)
-    recorder.on_exchange(recorder, value)
-    for i, each in enumerate(value.args):
-        recorder.touch(each, f"{name or 'partial'} argument {i}")
-    touch_container(recorder, value.keywords, f"keywords of {name or 'partial'}")
-
-
-def touch_method_of_functools(recorder: Recorder, value: Any, name: str) -> None:
-    """A ``functools.partialmethod`` or ``singledispatchmethod``: what it calls, and with what."""
-    touch_member(recorder, value.func, name)
-    if isinstance(value, functools.singledispatchmethod):
-        recorder.touch(value.dispatcher, name)
-        recorder.on_exchange(recorder, value)
-        return
-    for i, each in enumerate(value.args):
-        recorder.touch(each, f"{name} argument {i}")
-    touch_container(recorder, value.keywords, f"keywords of {name}")
 
 
 def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
@@ -302,20 +288,28 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         recorder.slots.setdefault((id(value), key), noted)
         if recorder.weakly:
             recorder.given.add(id(value))
+    if lookups.static(kind, "__class__") is _CLASS:
+        recorder.attribute(value, "__class__", kind, f"the class of {name}")
+    elif not recorder.weakly:  # a proxy, which says that it is of another class
+        recorder.place(Answer(functools.partial(type, value), kind, f"the class of {name}"))
+    if attributes is not None:
+        recorder.attribute(value, "__dict__", attributes, f"the attributes of {name}")
     if not machinery:
-        if not lookups.is_of_library(kind):
-            recorder.attribute(value, "__class__", kind, f"the class of {name}")
-            if attributes is not None:
-                recorder.attribute(value, "__dict__", attributes, f"the attributes of {name}")
         special_methods(recorder, kind)
 
 
 def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None:
-    """A module of torch's: its tables, its hooks, its ``forward``."""
+    """Note a module's tables, its hooks, its ``forward`` and the methods of ``nn.Module`` that lead to it."""
     refuse_untraceable(module, name)
     touch_instance(recorder, module, name)
     label = name or type(module).__name__
     attributes = module.__dict__
+    dispatching_methods(recorder, type(module))
+    recorder.absent(label, attributes, "_call_impl", recorder.namespace(label, attributes))
+    tables = f"the tables of {label}"
+    recorder.places += [
+        Cell(attributes, each, attributes[each], tables) for each in (*TABLES, *_HOOKS) if each in attributes
+    ]
     for each in TABLES:
         table = attributes.get(each)
         if table is not None:

@@ -1,0 +1,39 @@
+"""Notes of the attributes that code reads of tensors: those set on a tensor, and those of its class."""
+
+from __future__ import annotations
+
+import torch
+
+from symshape.tracing.state import trusted
+from symshape.tracing.state.classes import look_up, special_methods
+from symshape.tracing.state.places import Cell
+from symshape.tracing.state.recorder import Recorder
+
+OF_TENSORS = 0  # no object has this id
+
+
+def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
+    """Note an attribute of a tensor: one that was set on it, a method of tensors, or one of a user's subclass."""
+    of_every_tensor(recorder, owner, key)
+    if not trusted.is_machinery((kind := type(owner)).__module__):
+        special_methods(recorder, kind)
+        look_up(recorder, kind, key, kind.__qualname__)
+    name = recorder.tensors.get(id(owner), "a tensor")
+    before = recorder.namespace(name, owner.__dict__)
+    if key in owner.__dict__ or not hasattr(torch.Tensor, key):
+        recorder.attribute(owner, "__dict__", owner.__dict__, f"the attributes of {name}")
+    if key in owner.__dict__:
+        recorder.entry(owner.__dict__, key, f"{name}.{key}", before)
+    elif not hasattr(torch.Tensor, key):
+        recorder.absent(name, owner.__dict__, key, before)
+
+
+def of_every_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
+    """Note a method of tensors, so that another one in its place is seen."""
+    if (OF_TENSORS, key) not in recorder.seen:
+        recorder.seen[OF_TENSORS, key] = None
+        before = recorder.class_namespace(torch.Tensor)
+        if key in before.owner:
+            recorder.place(Cell(before.owner, key, before.owner[key], f"Tensor.{key}"))
+        else:
+            recorder.absent("Tensor", before.owner, key, before)
