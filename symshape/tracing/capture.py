@@ -200,23 +200,19 @@ def _capture(
         except BaseException as error:
             try:
                 around.put_back(error)
-            except BaseException:  # a second interrupt, which may come where `put_back` begins
+            finally:  # again: a second interrupt may come where the first one begins
                 around.put_back(error)
-                raise
             raise
     tracer.own.forget()
     state = _state(recorder, variables)
-    lifted = tuple(tracer.lifting.lifted.values())
-    graph = Graph(tuple(arguments.inputs), lifted, steps, outputs, tree)
+    graph = Graph(tuple(arguments.inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree)
     guards = _guards(tracer.env, options)
-    slots = tuple(arguments.slots)
-    run = without_autocast(compile_graph(graph, symbol_positions(slots)), now := modes())
-    milliseconds = (time.perf_counter() - start) * 1e3
-    events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), milliseconds))
+    run = without_autocast(compile_graph(graph, symbol_positions(slots := tuple(arguments.slots))), now := modes())
+    events.emit(events.Traced(name_of(fn), len(graph.nodes), len(guards), took := (time.perf_counter() - start) * 1e3))
     new, asked = _variables(recorder, writes, variables), _whether_inference(graph, call.leaves, writes or given)
     questions = {**tracer.questions, **tracer.env.data.questions(call.leaves), **asked}
     tracer.lifting.let_go()
-    parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, milliseconds)
+    parts = (skeleton(call), slots, dict(tracer.env.symbols), guards, graph, specs, state, now, run, took)
     return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, given, recorder))
 
 
