@@ -290,25 +290,52 @@ class Output:
 
 
 @attrs.frozen(eq=False)
+class Shared:
+    """A container that a program makes and stores in several places: one object for all of them in each call.
+
+    Attributes:
+        leaves: as those of a ``Write``.
+        tree: how they nest.
+    """
+
+    leaves: Sequence[Any]
+    tree: pytree.TreeSpec
+
+    def value(self, flat: Sequence[Any], made: dict[Shared, Any]) -> Any:
+        """Return the container for a call with these flat outputs; ``made`` holds those that exist already."""
+        if self not in made:
+            made[self] = _nested(self.leaves, self.tree, flat, made)
+        return made[self]
+
+
+@attrs.frozen(eq=False)
 class Write:
     """What a program writes to a variable.
 
     Attributes:
         variable: where.
-        leaves: an ``Output`` for what the graph computes; anything else is a constant.
+        leaves: an ``Output`` for what the graph computes, a ``Shared`` container; anything else is a constant.
         tree: how they nest.
-        same: an earlier write of the very container that is written here too.
     """
 
     variable: Variable
     leaves: Sequence[Any]
     tree: pytree.TreeSpec
-    same: Write | None = None
 
-    def value(self, flat: Sequence[Any]) -> Any:
-        """The value for a call with these flat outputs."""
-        leaves = [flat[each.position] if type(each) is Output else each for each in self.leaves]
-        return leaves[0] if self.tree.is_leaf() else unflatten(leaves, self.tree)
+    def value(self, flat: Sequence[Any], made: dict[Shared, Any]) -> Any:
+        """Return the value for a call with these flat outputs; ``made`` holds the shared containers of this call."""
+        return _nested(self.leaves, self.tree, flat, made)
+
+
+def _nested(leaves: Sequence[Any], tree: pytree.TreeSpec, flat: Sequence[Any], made: dict[Shared, Any]) -> Any:
+    values: list[Any] = []
+    for each in leaves:
+        kind = type(each)
+        if kind is Output:
+            values.append(flat[each.position])
+        else:
+            values.append(each.value(flat, made) if kind is Shared else each)
+    return values[0] if tree.is_leaf() else unflatten(values, tree)
 
 
 _written: dict[weakref.ref[Write], Where] = {}
@@ -343,9 +370,8 @@ def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], 
     inner = [(each, each.variable) for each in writes if isinstance(each.variable, Inner)]
 
     def build_and_write(flat: list[Any]) -> Any:
-        values: dict[Write, Any] = {}
-        for each in writes:
-            values[each] = each.value(flat) if each.same is None else values[each.same]
+        made: dict[Shared, Any] = {}
+        values = {each: each.value(flat, made) for each in writes}
         if not inner:
             for each, value in values.items():
                 each.variable.write(value)

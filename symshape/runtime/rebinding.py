@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
 import torch
 
 from symshape.calls.questions import DATA
-from symshape.calls.variables import Inner, Variable
+from symshape.calls.variables import Inner, Shared, Variable, Write
 from symshape.graph.codegen import with_lifted
 from symshape.graph.program import Program
 from symshape.runtime.cache import Branch, EntryCache
@@ -164,9 +164,16 @@ def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) 
         return True
     if any(each.what == DATA for each in program.questions):  # which read the very tensors
         return True
-    constants = [*program.graph.outputs, *(leaf for each in writes for leaf in each.leaves)]
+    constants = [*program.graph.outputs, *_constants(writes)]
     constants += [each.about.get() for each in program.questions if each.what == "is"]
     return found.touches(constants)
+
+
+def _constants(writes: Iterable[Write | Shared]) -> Iterator[Any]:
+    """Yield the leaves of writes that are the same in each call."""
+    for each in writes:
+        yield from _constants(leaf for leaf in each.leaves if type(leaf) is Shared)
+        yield from (leaf for leaf in each.leaves if type(leaf) is not Shared)
 
 
 def _owner(variable: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections import Counter
 from typing import Any
 
 import torch
@@ -22,7 +23,8 @@ from symshape.graph.dead_code import without_dead_code
 from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import Step, Value
 from symshape.tracing.intercept.number_operators import is_plain_numpys, of_numpy, plain
-from symshape.tracing.state.changes import Changes
+from symshape.tracing.shared_containers import SharedContainers
+from symshape.tracing.state.changes import Change, Changes
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.keys import with_plain_keys
 from symshape.tracing.symbolic.nodes.choices import tidy
@@ -57,36 +59,44 @@ def written_by(
         UnsupportedError: a value that no call could make again.
     """
     outputs: list[Any] = []
-    writes: list[Write] = []
-    seen = changes.given | {id(each) for _, each in containers_in(result)}
-    roots: dict[int, Write] = {}
+
+    def leaf_of(leaf: Any, change: Change) -> Any:
+        if leaf is NOTHING or isinstance(leaf, _CONSTANTS) or _is_member(leaf):
+            return leaf
+        if not isinstance(leaf, torch.Tensor) and changes.is_kept(leaf):
+            return leaf
+        try:
+            outputs.append(_output(tracer, leaf, change.variable.name, inputs))
+        except UnsupportedError as error:
+            raise UnsupportedError(f"the program {change.text}; here it cannot: {error}") from error
+        return Output(start + len(outputs) - 1)
+
+    _refuse_shared_with_the_call(changes, result)
+    shared = SharedContainers(changes, leaf_of)
+    return outputs, [Write(each.variable, *shared.nested(each)) for each in changes.changes]
+
+
+def _refuse_shared_with_the_call(changes: Changes, result: Any) -> None:
+    """Refuse containers that a program keeps outside and that are also among its arguments or in its result.
+
+    Raises:
+        UnsupportedError: there is one.
+    """
+    returned = {id(each) for _, each in containers_in(result)}
+    times = Counter(number for each in changes.changes for number in set(each.containers))
     for change in changes.changes:
-        if change.root is not None and change.root in roots:  # one list under two names
-            writes.append(Write(change.variable, (), change.tree, roots[change.root]))
-            continue
-        if not seen.isdisjoint(change.containers) or len(set(change.containers)) < len(change.containers):
+        own, name = set(change.containers), change.variable.name
+        if not own.isdisjoint(returned):
+            raise UnsupportedError(
+                f"the program returns a list or dictionary that it also keeps in {name}; return a copy of it"
+            )
+        if not own.isdisjoint(changes.given):
+            raise UnsupportedError(
+                f"the program keeps a list or dictionary among its arguments in {name}; keep a copy of it"
+            )
+        twice = len(own) < len(change.containers) or any(times[each] > 1 for each in own)
+        if change.value is None and twice:  # what an argument of the call holds now
             raise UnsupportedError(f"the program {change.text}")
-        seen.update(change.containers)
-        leaves: list[Any] = []
-        for leaf in change.leaves:
-            if (
-                leaf is NOTHING
-                or isinstance(leaf, _CONSTANTS)
-                or _is_member(leaf)
-                or (not isinstance(leaf, torch.Tensor) and changes.is_kept(leaf))
-            ):
-                leaves.append(leaf)
-                continue
-            try:
-                output = _output(tracer, leaf, change.variable.name, inputs)
-            except UnsupportedError as error:
-                raise UnsupportedError(f"the program {change.text}; here it cannot: {error}") from error
-            leaves.append(Output(start + len(outputs)))
-            outputs.append(output)
-        writes.append(Write(change.variable, leaves, change.tree))
-        if change.root is not None:
-            roots[change.root] = writes[-1]
-    return outputs, writes
 
 
 def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import types
@@ -34,8 +35,8 @@ class Change:
         leaves: of the value.
         tree: how they nest.
         containers: the ids of lists and dictionaries in it that the program made.
-        root: the id of the value itself, if it is one of these.
         text: what is wrong with it, where it cannot be repeated.
+        value: the value; of a container that is filled, a copy of its items; None where it is not to be looked at.
     """
 
     variable: Variable
@@ -43,7 +44,7 @@ class Change:
     tree: pytree.TreeSpec
     containers: tuple[int, ...]
     text: str
-    root: int | None = None
+    value: Any = None
 
 
 class Changes:
@@ -112,8 +113,7 @@ class Changes:
         if not outside.isdisjoint(inside) or not self._are_keys_plain(value):
             self.problems.append(text)
             return
-        root = id(value) if inside and inside[0] == id(value) else None
-        self.changes.append(Change(variable, leaves, tree, tuple(inside), text, root))
+        self.changes.append(Change(variable, leaves, tree, tuple(inside), text, copy.copy(value) if filled else value))
 
 
 def _objects_outside(recorder: Recorder) -> dict[int, Any]:

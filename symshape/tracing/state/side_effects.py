@@ -133,7 +133,7 @@ def _undo_namespace(
             if now is MISSING:  # deleting asks whether it is there
                 recorder.place(Cell(owner, key, then, name))
         found.to_objects |= namespace.given
-        shown = name if namespace.name else f"the global {key}"
+        shown = name if namespace.name else _name_at_top(recorder, owner, key)
         found.add(variable, now, _problem(shown, then, now))
 
 
@@ -155,6 +155,13 @@ def _held_symbolic(recorder: Recorder, value: Any, around: tuple[int, ...] = ())
     noted = next((each.items for each in recorder.containers if each.owner is value), None)
     items = (value.values() if isinstance(value, dict) else value) if noted is None else noted
     return any(_held_symbolic(recorder, each, (*around, id(value))) for each in items)
+
+
+def _name_at_top(recorder: Recorder, owner: Any, key: Any) -> str:
+    """Return the name of an attribute of the module that is traced, or of a global."""
+    root = recorder.root
+    of_root = isinstance(root, torch.nn.Module) and owner is root.__dict__
+    return f"{type(root).__name__}.{key}" if of_root else f"the global {key}"
 
 
 def _name(namespace: Namespace, key: Any) -> str:
