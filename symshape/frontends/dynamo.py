@@ -137,12 +137,16 @@ def _refused(
     return lambda *args: refused(*args)
 
 
+_Settings = tuple[RunnerName, bool, Options]
+"""The runner, whether all of a graph has to be taken over, and the options."""
+
+
 def _by_aot_autograd(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
     origin: Origin,
     given: Sequence[str],
-    settings: tuple[RunnerName, bool, Options],
+    settings: _Settings,
     plain: bool,
 ) -> Callable[..., Any]:
     """Return what AOTAutograd makes of a graph; calls about which that may be wrong run the graph as Dynamo made it.
@@ -152,9 +156,30 @@ def _by_aot_autograd(
         example_inputs: its inputs.
         origin: where it comes from.
         given: its arguments' names, for people.
-        settings: the runner, whether all of it has to be taken over, and the options.
+        settings: how it is to be run.
         plain: whether the graph as Dynamo made it may serve where it is faster.
     """
+    runner, fullgraph, chosen = settings
+    taken, parts = _taken_apart(gm, example_inputs, origin, given, settings)
+    positions = written(len(given))
+    results = None if all(each.origin.part == "inference" for each in parts) else reached(gm)
+    if results is not None:
+        taken = without_zeros(taken, results)
+    serve = TrainingGraph(gm, taken, parts).serve if plain else taken
+    forward = next((each for each in parts if each.origin.part == "forward"), None)
+    hooked = None if forward is None or runner not in ("auto", "eager") else _under_hooks(gm, forward)
+    overlapping = UnsupportedError("arguments share memory, and the graph writes to one of them")
+
+    def refused() -> Callable[..., Any]:
+        return _refused(gm, origin, given, chosen, overlapping, fullgraph)
+
+    return ProvenCalls(serve, hooked, refused, positions).serve if hooked is not None or positions else serve
+
+
+def _taken_apart(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], origin: Origin, given: Sequence[str], settings: _Settings
+) -> tuple[Callable[..., Any], list[DynamoGraph]]:
+    """Return what AOTAutograd, or Inductor behind it, makes of a graph, and its parts: a later backward joins them."""
     runner, fullgraph, chosen = settings
     parts: list[DynamoGraph] = []
 
@@ -179,30 +204,15 @@ def _by_aot_autograd(
     try:
         with nothing_left_entered():
             if runner == "inductor":
-                taken = compiled_by_inductor(gm, example_inputs, make)
-            else:
-                symbolic = any(isinstance(size, torch.SymInt) for each in _tensors(gm) for size in each.size())
-                with kernels_of_torch(symbolic):
-                    taken = aot_autograd(**{name: compiler(part) for name, part in compilers.items()})(
-                        gm, example_inputs
-                    )
+                return compiled_by_inductor(gm, example_inputs, make), parts
+            symbolic = any(isinstance(size, torch.SymInt) for each in _tensors(gm) for size in each.size())
+            with kernels_of_torch(symbolic):
+                taken = aot_autograd(**{name: compiler(part) for name, part in compilers.items()})(gm, example_inputs)
+            return taken, parts
     except BaseException:
         for each in parts:
             alive.discard(each)
         raise
-    positions = written(len(given))
-    results = None if all(each.origin.part == "inference" for each in parts) else reached(gm)
-    if results is not None:
-        taken = without_zeros(taken, results)
-    serve = TrainingGraph(gm, taken, parts).serve if plain else taken
-    forward = next((each for each in parts if each.origin.part == "forward"), None)
-    hooked = None if forward is None or runner not in ("auto", "eager") else _under_hooks(gm, forward)
-    overlapping = UnsupportedError("arguments share memory, and the graph writes to one of them")
-
-    def refused() -> Callable[..., Any]:
-        return _refused(gm, origin, given, chosen, overlapping, fullgraph)
-
-    return ProvenCalls(serve, hooked, refused, positions).serve if hooked is not None or positions else serve
 
 
 def _under_hooks(gm: torch.fx.GraphModule, forward: DynamoGraph) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,10 +21,11 @@ import torch
 
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
-from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
+from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
 
 Tensor = torch.Tensor
-Ways = dict[str, Callable[[Any], Any]]
+COUNTS: Counter[str] = Counter()
+"""What the functions and calls of all cases had in them."""
 
 _COMPUTES = (
     "{a} = {b} * 2 + {c}",
@@ -198,10 +200,9 @@ def case(rng: random.Random) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _compare(fn, calls, way, source)
-    seen = (
-        labels | {each.how for each in calls} | {way} | ({"gradients"} if any(each.grad for each in calls) else set())
-    )
-    return rng.choice(sorted(seen))
+    gradients = {"gradients"} if any(each.grad for each in calls) else set()
+    COUNTS.update(labels | {each.how for each in calls} | gradients)
+    return way
 
 
 def _compare(fn: Callable[..., Any], calls: Sequence[Call], way: str, source: str) -> None:
@@ -222,5 +223,6 @@ def _compare(fn: Callable[..., Any], calls: Sequence[Call], way: str, source: st
 
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Runs the fuzzer."""
-    must_see = ("computes", "views", "writes", "unread", "interpolate", "gradients", "overlap", "numpy", *_WAYS)
-    return run_fuzzer("backend", __doc__, argv, case, count=1000, smoke=6, must_see=must_see)
+    COUNTS.clear()
+    args = fuzz_parser(__doc__, count=1000, smoke=6).parse_args(argv)
+    return fuzz("backend", case, args, must_see=list(_WAYS), counts=COUNTS)

@@ -267,7 +267,7 @@ def test_reasons() -> None:
     assert doubts(lambda x, y: F.relu(x + y, inplace=True).add_(y), x, y) == ""
     assert "as_strided" in doubts(lambda x: (x * 1).as_strided((2, 2), (1, 1)).add_(1), x)
     assert "one_hot checks the values" in doubts(lambda x: F.one_hot(x.long(), 3), x)
-    assert "nothing reads the result of cholesky" in doubts(
+    assert "nothing reads the result of linalg_cholesky" in doubts(
         lambda x: (torch.linalg.cholesky(x), x * 2)[1], torch.eye(4)
     )
     assert "may overlap, or overlap what it reads" in doubts(lambda x: x[1:].copy_(x[:-1]), torch.ones(4, 4))
