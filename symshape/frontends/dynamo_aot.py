@@ -224,7 +224,7 @@ def _dead(nodes: Sequence[torch.fx.Node], writing: set[torch.fx.Node]) -> Iterat
     """The calls that nothing needs and that may raise an error."""
     needed: set[torch.fx.Node] = set()
     for node in reversed(nodes):
-        if node.op == "output" or node in writing or node in needed or node.is_impure():
+        if node.op == "output" or node in writing or node in needed:
             needed |= {node, *node.all_input_nodes}
     for node in nodes:
         if node in needed or node.op not in ("call_function", "call_method"):

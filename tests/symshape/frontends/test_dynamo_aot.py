@@ -178,6 +178,11 @@ def unread(x: Tensor) -> Tensor:
     return x * 2
 
 
+def unread_draw(x: Tensor) -> Tensor:
+    torch.multinomial(x - 1, 1)
+    return x * 2
+
+
 def unread_index(x: Tensor) -> Tensor:
     F.embedding(torch.full((2,), 3), x)
     return x * 2
@@ -195,7 +200,9 @@ def onto_itself(x: Tensor) -> Tensor:
     return y
 
 
-@pytest.mark.parametrize("fn", [no_classes, too_few_classes, unread, unread_index, written_twice, onto_itself])
+@pytest.mark.parametrize(
+    "fn", [no_classes, too_few_classes, unread, unread_draw, unread_index, written_twice, onto_itself]
+)
 @pytest.mark.parametrize("grad", [False, True])
 def test_errors_of_eager(fn: Callable[[Tensor], Tensor], grad: bool, way: dict[str, Any]) -> None:
     compiled = backed(fn, way)
