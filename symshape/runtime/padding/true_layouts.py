@@ -46,13 +46,14 @@ class TrueLayouts:
         self._nodes.reverse()
         self._sizes = Numbers()
         self._sizes.places([size for value in needed for size in value.spec.sizes if not isinstance(size, int)])
-        self._reshapes = any(node.op is _RESHAPE for node in self._nodes)
+        reshapes = any(node.op is _RESHAPE for node in self._nodes)
+        self._always_asked = reshapes or any(_has_idle_strides(value.spec) for value in needed)
         self._turned = any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes)
         self._said: dict[tuple[tuple[str, int], ...], bool] = {}
 
     def differ(self, values: Mapping[str, int]) -> bool:
         """Return whether a result lies otherwise in calls with these sizes, or may do so."""
-        if not self._reshapes and self._all_large(values):
+        if not self._always_asked and self._all_large(values):
             return False
         key = tuple(values.items())
         said = self._said.get(key)
@@ -86,6 +87,11 @@ class TrueLayouts:
         except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return True
         return any(_lies(specs[value]) != _lies(_by_formula(value.spec, values)) for value in self._results)
+
+
+def _has_idle_strides(spec: TensorSpec) -> bool:
+    """Return whether a dimension has size 1 or 0 in every call, in a tensor that is not laid out as a fresh one."""
+    return not spec.canonical() and any(isinstance(size, int) and size < 2 for size in spec.sizes)
 
 
 def _inferred(node: Node, real: Any) -> list[Any]:

@@ -53,6 +53,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Calls]] = {
     "turned and a row": (lambda x: x.t() + x[:1].t(), SQUARES),
     "a row broadcast": (lambda x: (x[:1] + 1, x + x[:, :1]), SQUARES),
     "parts of a cut": (lambda x: x[:, ::2].mT * 2, SQUARES),
+    "a cast of a part": (lambda x: x.t().unsqueeze(1).chunk(2, 2)[0].long(), SQUARES),
     "sums": (lambda x: x.mT.sum(0, keepdim=True), SQUARES),
     "squeezed": (lambda x: (x + 1).unsqueeze(-1).transpose(0, 2).contiguous(), SQUARES),
     "one memory": (lambda x: (lambda y: (y, y[:, :1], y.t()))(x * 2), SQUARES),
