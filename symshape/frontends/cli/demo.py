@@ -99,8 +99,9 @@ def _stream(settings: Settings) -> tuple[list[Arguments], str]:
 def _show_trace(console: Console, model: torch.nn.Module, calls: Sequence[Arguments]) -> None:
     """Traces one call with batch and length as symbols, and prints what was found."""
     example = max(calls[:8], key=lambda arguments: arguments["input_ids"].numel())
+    ids, mask = example["input_ids"], example["attention_mask"]
     sizes_of = {name: {0: "batch", 1: "length"} for name in ("input_ids", "attention_mask")}
-    traced = trace(model, **{name: example[name] for name in sizes_of}, dynamic=sizes_of)
+    traced = trace(model, input_ids=ids, attention_mask=mask, dynamic=sizes_of)
     program = traced.program
     sizes = " x ".join(map(str, example["input_ids"].shape))
     words = (
