@@ -14,6 +14,7 @@ import torch
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.sizes import Size
 from meta_fns.padding.axes import Axis, capacity, is_padded, normal, padded_sizes, prefix, varies
+from meta_fns.padding.fills import GARBAGE
 from meta_fns.padding.padded import Emitter, Padded, apply, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import compacted, flattened, highest, lowest, masked, number
@@ -96,7 +97,7 @@ def median(emit: Emitter, self: Padded, dim: int, keepdim: bool = False) -> tupl
     sizes = [1 if i == at else size for i, size in enumerate(rising.spec.sizes)]
     found = emit.call(_aten.gather.default, rising, at, emit.call(_aten.expand.default, middle, sizes))
     if "nan" not in emit.op._schema.name and floating:
-        spoilt = masked(emit, x.with_(tensor=unknown), False, {at})
+        spoilt = masked(emit, x.with_(tensor=unknown, fill=GARBAGE, valid=GARBAGE), False, {at})
         spoilt = emit.call(_aten.any.dim, spoilt.tensor, at, True)
         found = emit.call(_aten.masked_fill.Scalar, found, spoilt, math.nan)
     emit.repaired(f"gather: the middle of {prefix(x.axes[at])}", *padded_sizes((x.axes[at],)))
