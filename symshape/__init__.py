@@ -37,6 +37,7 @@ from symshape.errors import (
     RuntimeAssertionError,
     SymShapeError,
     UnsupportedError,
+    UntestedTorchWarning,
     VerificationError,
 )
 from symshape.frontends.backend_report import BackendReport, backend_report
@@ -86,6 +87,7 @@ __all__ = [
     "TracedTraining",
     "Traffic",
     "UnsupportedError",
+    "UntestedTorchWarning",
     "VerificationError",
     "Which",
     "backend_report",

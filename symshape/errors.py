@@ -87,6 +87,10 @@ class InternalError(SymShapeError):
     """
 
 
+class UntestedTorchWarning(UserWarning):
+    """The installed torch is older or newer than those that symshape was run with; the message names the versions."""
+
+
 class FallbackWarning(UserWarning):
     """A compiled function runs as it is, for calls that cannot be traced; the message has the reason and the line."""
 

@@ -55,9 +55,10 @@ FLOORS = {
         "sets",
         "dispatch",
     ),
-    "meta_fns": ("errors", "core", "padding", "ops", "cost", "custom_rules"),
+    "meta_fns": ("errors", "torch_internals", "core", "padding", "ops", "cost", "custom_rules"),
     "symshape": (
-        *("errors", "forks", "interrupts", "options", "dims", "events", "user_code", "data", "own_packages", "native"),
+        *("errors", "torch_internals", "forks", "interrupts", "options", "dims", "events", "user_code", "data"),
+        *("own_packages", "native"),
         *("calls", "graph"),
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
         *("runtime.pieces", "runtime.padding", "runtime.runners", "runtime"),

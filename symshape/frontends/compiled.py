@@ -46,6 +46,8 @@ from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trace_budget import TraceBudget, Untraced
 from symshape.runtime.trials import EVERY
 from symshape.runtime.variables import AskAgain, Layout, grow, serve
+from symshape.torch_internals import autograd, dispatch
+from symshape.torch_internals.private import refusal
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing, modes_on_stack
 from symshape.user_code import name_of
@@ -56,8 +58,8 @@ NotServed = Refusal | Untraced
 Capture = Callable[..., Program]
 _NOW_AND_THEN, _TIMED = EVERY - 1, 256
 _is_dynamo_compiling = torch.compiler.is_dynamo_compiling  # looked up once
-_in_jit_trace = torch._C._is_tracing
-_saving_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks
+_cannot_serve: Callable[[], bool] = dispatch.is_jit_tracing if refusal() is None else lambda: True
+_saving_hooks = autograd.top_saving_hooks
 _IN_JIT_TRACE = (
     "torch.jit.trace is around the call, under which sizes are tensors: a graph would run with the numbers of this "
     "call for ever; torch.jit.trace the plain function, or torch.export it"
@@ -116,8 +118,8 @@ class Compiled(Reports, Warming):
         if not tick & _NOW_AND_THEN:
             self._now_and_then(args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
-        if _in_jit_trace():
-            return self._without_key(UnsupportedError(_IN_JIT_TRACE), args, kwargs)
+        if _cannot_serve():
+            return self._without_key(refusal() or UnsupportedError(_IN_JIT_TRACE), args, kwargs)
         if self._layout.active:
             leaves = self._layout.quick(args, kwargs)
         try:

@@ -20,9 +20,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.exc import TorchDynamoException
-from torch._guards import TracingContext
 
 from guards.sets.guard import Guard
 from symshape.errors import InputError, RunnerError, UnsupportedError
@@ -38,6 +35,9 @@ from symshape.interrupts import interrupt_in
 from symshape.options import Options, options_of
 from symshape.runtime.plain_calls import may_be_plain
 from symshape.runtime.runners.choice import RunnerName, check_name
+from symshape.torch_internals.compile_context import TracingContext
+from symshape.torch_internals.dynamo import TorchDynamoException, aot_autograd
+from symshape.torch_internals.private import refusal
 from symshape.tracing.from_dynamo import retraced
 from symshape.tracing.traced_modes import nothing_left_entered
 
@@ -76,6 +76,11 @@ def symshape_backend(
     words = names()
     given = [words.argument(node) for node in gm.graph.nodes if node.op == "placeholder"]
 
+    impossible = refusal()
+    if impossible is not None:
+        if fullgraph:
+            raise impossible
+        return _refused(gm, words.origin, given, chosen, impossible)
     plain = runner == "auto" and not fullgraph and may_be_plain(chosen)
     direct = None if runner == "inductor" else _without_gradients(gm, words.origin, given, runner, fullgraph, chosen)
     if direct is not None:

@@ -20,11 +20,10 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from symshape.errors import UnsupportedError
 from symshape.runtime.runners.overlaps import may_overlap
+from symshape.torch_internals.autograd import top_saving_hooks
 
 __all__ = ["KernelsOfTorch", "ProvenCalls", "doubt", "is_straight", "kernels_of_torch", "written", "written_by"]
 
-_saving_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks  # type: ignore[attr-defined]
-"""``_saving_hooks(True)``: the innermost hooks for what autograd saves; None where there are none."""
 _DECOMPOSED = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 _AS_TORCHS = frozenset(
     {
@@ -279,7 +278,7 @@ class ProvenCalls:
             if self._refused is None:
                 self._refused = self._make_refused()
             return self._refused(*args)
-        if self._plainly is not None and _saving_hooks(True) is not None:
+        if self._plainly is not None and top_saving_hooks(True) is not None:
             return self._plainly(*args)
         return self._compiled(*args)
 

@@ -32,6 +32,7 @@ from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.steps import Step, written_values
 from symshape.interrupts import pass_on
 from symshape.options import Options
+from symshape.torch_internals.private import refuse_if_missing
 from symshape.tracing.defects import defect
 from symshape.tracing.explained import NumberNeeded, explain
 from symshape.tracing.filling import fill_or_refuse, filling
@@ -122,6 +123,7 @@ def capture(
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
     """
+    refuse_if_missing()
     if inspect.iscoroutinefunction(fn.forward if isinstance(fn, torch.nn.Module) else fn):
         raise UnsupportedError(
             f"{name_of(fn)} is a coroutine function, whose calls compute nothing before they are awaited; compile the "

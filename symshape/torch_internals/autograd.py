@@ -1,0 +1,22 @@
+"""Autograd's own state: hooks on what it saves and on its nodes, levels of forward mode, switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from symshape.torch_internals.private import needed, optional
+
+saving: Any = needed("torch._C._autograd")  # its functions are looked up at each use: a trace replaces some of them
+top_saving_hooks: Callable[[bool], Any] = optional(
+    "torch._C._autograd._top_saved_tensors_default_hooks", lambda ignore_tracing: None
+)
+"""``top_saving_hooks(True)``: the innermost hooks for what autograd saves; None where there are none."""
+HookMixin: Any = needed("torch.autograd.function._HookMixin")
+enter_dual_level: Callable[[], int] = needed("torch._C._enter_dual_level")
+exit_dual_level: Callable[..., None] = needed("torch._C._exit_dual_level")
+set_grad: Callable[[bool], None] = needed("torch._C._set_grad_enabled")
+InferenceMode: Callable[[bool], AbstractContextManager[object]] = needed("torch._C._InferenceMode")
+is_multithreading: Callable[[], bool] = needed("torch._C._is_multithreading_enabled")
+set_multithreading: Callable[[bool], None] = needed("torch._C._set_multithreading_enabled")

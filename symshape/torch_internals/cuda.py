@@ -1,0 +1,19 @@
+"""CUDA functions of torch that have no public name; a torch that was built without CUDA has none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from symshape.torch_internals.private import optional
+
+current_stream: Callable[[int], int] = optional("torch._C._cuda_getCurrentRawStream", lambda device: 0)
+"""The raw current stream of a device."""
+is_capturing: Callable[[], bool] = optional("torch._C._cuda_isCurrentStreamCapturing", lambda: False)
+"""Whether somebody captures on the current stream.  Not to be asked in CPU builds, where it may raise."""
+end_allocation: Callable[[int, Any], None] = optional("torch._C._cuda_endAllocateToPool", lambda device, pool: None)
+"""Tells the allocator of a device that memory comes from a pool no more."""
+release_pool: Callable[[int, Any], None] = optional("torch._C._cuda_releasePool", lambda device, pool: None)
+"""Tells the allocator of a device that one graph less has a pool."""
+storage_at: Callable[..., Any] | None = optional("torch._C._construct_storage_from_data_pointer", None)
+"""Makes a storage over memory that belongs to somebody else."""

@@ -1,0 +1,14 @@
+"""What is registered for operators beside their kernels, and operators of higher order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from symshape.torch_internals.private import needed
+
+CustomOpDef: Any = needed("torch._library.custom_ops.CustomOpDef")
+generic_associative_scan: Callable[..., Any] = needed(
+    "torch._higher_order_ops.associative_scan.generic_associative_scan"
+)
+generic_scan: Callable[..., Any] = needed("torch._higher_order_ops.scan.generic_scan")

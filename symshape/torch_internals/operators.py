@@ -1,0 +1,38 @@
+"""Functions of torch that have no public name: C++ ones behind ``torch`` and ``torch.nn.functional``, and switches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from symshape.torch_internals.private import needed, optional
+
+variable_functions: Any = needed("torch._C._VariableFunctions")
+nn: Any = needed("torch._C._nn")
+softmax: Any = needed("torch._softmax")
+asserting: Any = optional("torch._assert", None)
+checking: Any = needed("torch._check_with")
+"""The function that ``torch._check`` and its kin call, whose frame knows the message."""
+wrapped_in_a_warning: str = optional("torch._check_is_size.__code__.co_filename", "")
+"""The file of the wrapper of torch's deprecated functions."""
+
+whole_layers: tuple[Any, ...] = tuple(
+    each
+    for each in (
+        optional(f"torch.{name}", None) for name in ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")
+    )
+    if each is not None
+)
+attention_switches: tuple[Callable[[], Any], ...] = (
+    needed("torch._C._get_flash_sdp_enabled"),
+    needed("torch._C._get_mem_efficient_sdp_enabled"),
+    needed("torch._C._get_math_sdp_enabled"),
+    needed("torch._C._get_cudnn_sdp_enabled"),
+)
+attention_order: Callable[[], Any] = needed("torch._C._get_sdp_priority_order")
+is_cudnn: Callable[[], bool] = needed("torch._C._get_cudnn_enabled")
+
+sym_sqrt: Callable[..., Any] = optional("torch.sym_sqrt", None) or needed("torch._sym_sqrt")
+sym_functions: dict[str, Callable[..., Any]] = {
+    name: needed(f"torch._sym_{name}") for name in ("cos", "sin", "tanh", "atan", "log2")
+}
