@@ -5,10 +5,11 @@
 >>> print(traced.output_specs.sizes[0])
 s0*s1
 
-The floors, from the ground: ``dims``, ``options``, ``events`` and ``errors`` are what users say and hear; ``calls`` is
-what a call is, with the one maker of its keys; ``graph`` what a traced program is; ``tracing`` makes one; ``runtime``
-keeps and runs them; ``store`` keeps them between processes; ``exploring`` shows them; ``cost`` says what they cost,
-as formulas, ``planning`` which sizes to capture; ``frontends`` are the ways in.
+The floors, from the ground: ``dims``, ``options``, ``events`` and ``errors`` are what users say and hear;
+``torch_internals`` holds the private parts of torch that are used; ``calls`` is what a call is, with the one maker of
+its keys; ``graph`` what a traced program is; ``tracing`` makes one; ``runtime`` keeps and runs them; ``store`` keeps
+them between processes; ``exploring`` shows them; ``cost`` says what they cost, as formulas, ``planning`` which sizes to
+capture; ``frontends`` are the ways in.
 
 A warm call of a compiled function passes ``frontends/compiled.py`` (``Compiled.__call__``), ``calls/call_key.py`` and
 ``calls/modes.py`` (its exact key), ``runtime/cache.py`` (``find_exact``) and the entry's runner in ``runtime/runners``.
