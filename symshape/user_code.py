@@ -26,6 +26,7 @@ import torch
 import guards
 import meta_fns
 from guards.sets.origin import Origin
+from symshape.torch_internals.operators import wrapped_in_a_warning
 
 
 def _file(module: ModuleType) -> str:
@@ -46,7 +47,7 @@ _TRACES = f"{Path(__file__).parent}/tracing/capture.py"
 _OPTIMISERS = _folder(torch.optim)
 _FROZEN = ("<frozen",)
 _GENERATED = ("<symshape ",)
-_DEPRECATED = torch._check_is_size.__code__.co_filename  # of what is wrapped in a warning: typing_extensions
+_DEPRECATED = wrapped_in_a_warning  # of what is wrapped in a warning: typing_extensions
 _BETWEEN = ("<string>", _DEPRECATED, *map(_file, (contextlib, functools, warnings)))
 _DESCRIBING = (_folder(logging), *map(_file, (warnings, traceback, pdb, bdb)))
 

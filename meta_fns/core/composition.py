@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch._ops import OpOverload
+from meta_fns.torch_internals import OpOverload
 
 _composites: dict[str, Callable[..., Any]] = {}
 

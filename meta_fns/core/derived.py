@@ -7,12 +7,12 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from meta_fns.core.registry import Rule, deriver, lookup
 from meta_fns.core.sizes import check, empty, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.torch_internals import OpOverload
 
 __all__ = ["derive", "functional_rule", "into", "need_writable", "written"]
 

@@ -6,13 +6,13 @@ import operator
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from meta_fns.core.composition import composite_of
 from meta_fns.core.registry import NO_CONTEXT, Context, lookup, resolve
 from meta_fns.core.sizes import Size, static
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, MetaError, UnsupportedOp
+from meta_fns.torch_internals import OpOverload
 
 __all__ = ["as_spec", "infer"]
 

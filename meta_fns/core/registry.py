@@ -13,11 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from meta_fns.core.cost_rule import CostRule
 from meta_fns.core.sizes import Size
 from meta_fns.errors import DataDependentOutput, UnsupportedOp
+from meta_fns.torch_internals import OpOverload
 
 __all__ = [
     "NO_CONTEXT",

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
 from meta_fns.errors import ShapeError
+from meta_fns.torch_internals import guard_or_false, statically_known_true
 
 __all__ = [
     "Cond",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch._ops import OpOverload
-
 from meta_fns.core.cost_rule import OpCall, Work, specs_in
 from meta_fns.core.inference import as_spec, infer
 from meta_fns.core.registry import aliasing, lookup, resolve
+from meta_fns.torch_internals import OpOverload
 
 __all__ = ["work_of"]
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from meta_fns.core.derived import need_writable, written
 from meta_fns.core.registry import Rule, deriver, lookup, rule
 from meta_fns.core.sizes import check, same_shape, show
 from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import DtypeError, ShapeError
+from meta_fns.torch_internals import OpOverload
 
 __all__: list[str] = []
 

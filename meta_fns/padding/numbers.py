@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from meta_fns.core.sizes import Size, known
 from meta_fns.padding.axes import Axis, agree, capacity, fractional, varies
@@ -18,6 +17,7 @@ from meta_fns.padding.fills import FINITE, GARBAGE
 from meta_fns.padding.padded import Emitter, Handle, Padded
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import number
+from meta_fns.torch_internals import OpOverload
 
 __all__ = ["DIVIDING", "Numbered", "at_run_time", "never_zero", "numbered"]
 

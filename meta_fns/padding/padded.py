@@ -14,13 +14,13 @@ from typing import Any, Protocol
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from meta_fns.core.sizes import Size
 from meta_fns.core.spec import TensorSpec
 from meta_fns.padding.axes import Axis, is_padded, normal, padded_sizes, varies
 from meta_fns.padding.fills import GARBAGE, Fill, of_dtype
 from meta_fns.padding.refusals import Refuse
+from meta_fns.torch_internals import OpOverload
 
 __all__ = ["Emitter", "Handle", "Padded", "apply", "lowered", "with_sizes"]
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from meta_fns.padding.axes import Axis, agree, is_padded
 from meta_fns.padding.broadcasting import broadcast_axes
@@ -16,6 +15,7 @@ from meta_fns.padding.numbers import DIVIDING, never_zero, numbered
 from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import masked
+from meta_fns.torch_internals import OpOverload
 
 __all__ = ["first_alone", "pointwise"]
 

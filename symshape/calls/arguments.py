@@ -14,7 +14,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
 from symshape.calls.alike import PLAIN, Same, alike, alike_nesting, digits, shared_containers
@@ -23,6 +22,7 @@ from symshape.calls.naming import Naming, brief, distinct, tensor_names
 from symshape.calls.outputs import unflatten
 from symshape.calls.records import is_owner, owner_of, taken_apart
 from symshape.errors import InputError
+from symshape.torch_internals import pytree
 
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FloatLeaf)
 

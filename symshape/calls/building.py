@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.terms.generated import generated_function
 from symshape.calls import model_outputs, records
 from symshape.calls.record_kinds import slots_of
+from symshape.torch_internals import pytree
 
 _DEEPEST = 50  # Python's parser takes a hundred brackets or two in each other
 

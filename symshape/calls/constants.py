@@ -17,11 +17,11 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN, Same, alike, digits, field_names, may_have_parts, vars_beside
 from symshape.calls.compiled import class_version
 from symshape.calls.record_kinds import is_record, never_taken_apart
+from symshape.torch_internals import pytree
 
 _ALWAYS_ITSELF = frozenset((types.FunctionType, types.BuiltinFunctionType, type, abc.ABCMeta))
 _NO_CONSTANTS = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, tuple)

@@ -13,10 +13,9 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
 from symshape.calls.alike import PLAIN, Same, alike_context
 from symshape.calls.record_kinds import is_cache
+from symshape.torch_internals import pytree
 
 Apart = tuple[tuple[Any, ...], Iterable[Any]]
 """What must be equal besides the items, and the items."""

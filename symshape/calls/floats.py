@@ -13,10 +13,10 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import Nest, digits
 from symshape.calls.records import Record, taken_apart
+from symshape.torch_internals import dispatch, pytree
 
 Place = tuple[Any, ...]
 """The position or the keyword of an argument (or a variable's number), and the way to a float in it."""
@@ -29,7 +29,7 @@ _CONTAINERS = (tuple, list, *_DICTIONARIES)
 class FloatLeaf(torch.Tensor):
     """A float as a tensor of one element (float64, on the CPU); no argument of a user's is one."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = dispatch.disabled_torch_function
 
 
 class VaryingFloat(float):

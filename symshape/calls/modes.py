@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 import attrs
 import torch
-from torch.utils._device import DeviceContext
 
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import dispatch
+from symshape.torch_internals.dispatch import DeviceContext
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -18,9 +19,9 @@ _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 _is_grad_enabled = torch.is_grad_enabled
 _is_inference = torch.is_inference_mode_enabled
-_any_autocast = torch._C._is_any_autocast_enabled
+_any_autocast = dispatch.any_autocast
 _default_dtype = torch.get_default_dtype
-function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+function_modes: Callable[[], int] = dispatch.function_mode_count
 """How many torch function modes are active."""
 
 
@@ -98,7 +99,7 @@ def _device() -> str:
         UnsupportedError: there is a function mode of the user's around a call, which would see the graph's operators
             once more.
     """
-    stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    stack = dispatch.function_modes()
     kinds = [type(each) for each in stack]
     if not any(kind.__module__.startswith("symshape.") for kind in kinds):  # not inside of a trace
         strange = [kind.__qualname__ for kind in kinds if kind is not DeviceContext]
@@ -116,7 +117,7 @@ def past_users_modes(run: Callable[[T], R], args: T) -> R:
 
     Those that set a default device stay, and so does everything inside of a trace, whose modes are ours.
     """
-    stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    stack = dispatch.function_modes()
     kept = [each for each in stack if type(each) is DeviceContext]
     if len(kept) == len(stack) or any(type(each).__module__.startswith("symshape.") for each in stack):
         return run(args)
@@ -130,9 +131,9 @@ def past_users_modes(run: Callable[[T], R], args: T) -> R:
 def _use(old: Sequence[Any], new: Sequence[Any]) -> None:
     """Puts a stack of torch function modes in the place of the one that is there."""
     for _ in old:
-        torch._C._pop_torch_function_stack()
+        dispatch.pop_function_mode()
     for each in new:
-        torch._C._push_on_torch_function_stack(each)
+        dispatch.push_function_mode(each)
 
 
 def _special_modes() -> Modes:

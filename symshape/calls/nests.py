@@ -21,7 +21,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN, Nest
 from symshape.calls.compiled import class_version
@@ -37,6 +36,7 @@ from symshape.calls.record_kinds import (
     slots_of,
 )
 from symshape.calls.records import Taken
+from symshape.torch_internals import pytree
 
 Flat = Callable[[Sequence[Any], Mapping[str, Any], Sequence[Any]], tuple[Any, ...] | None]
 """The leaves of the arguments of a call and of the values of variables, these values as they are (in a ``Taken``, if

@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls import records
 from symshape.calls.building import finishing, nesting
+from symshape.torch_internals import pytree
 
 Build = Callable[[list[Any]], Any]
 Finish = Callable[[list[Any], Sequence[Any]], Any]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.sets.sources import IntArg, Size, Source
 from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, TensorKey, parameter_names, sources_of
 from symshape.dims import Dim, Policy, normalize, per_dimension
 from symshape.errors import DimError
+from symshape.torch_internals import pytree
 
 Dynamic = bool | None | Mapping[str, Any] | Sequence[Any]
 """``None``, ``True``, ``False``, or a description of arguments: by name, or a sequence by position (torch.export)."""

@@ -18,6 +18,7 @@ from symshape.calls.alike import alike, digits
 from symshape.calls.call_key import MakeKey, Makers
 from symshape.calls.floats import FloatLeaf, with_leaves
 from symshape.calls.records import owner_of
+from symshape.torch_internals import dispatch, functorch
 
 ABSENT = "is absent"
 DATA = "data"
@@ -25,7 +26,7 @@ TRANSFORMED = "is_transformed"
 HAS_HISTORY = "is_made"
 
 
-interpreters = torch._C._functorch.peek_interpreter_stack
+interpreters = functorch.interpreters
 
 
 def is_transformed() -> bool:
@@ -103,7 +104,7 @@ class Question:
             return lambda leaf: tuple(name for name in leaf.__dict__ if not name.startswith("_dynamo_"))
 
         def method(leaf: torch.Tensor) -> bool:
-            with torch._C.DisableTorchFunction():
+            with dispatch.DisableTorchFunction():
                 return bool(getattr(leaf, what)())
 
         return method

@@ -18,10 +18,10 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN, Same, answers_first
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import pytree
 
 _BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
 """Names of classes in ``transformers.cache_utils``, in any version; those that a version lacks are left out."""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-from torch.utils import _pytree as pytree
 
 from symshape.calls.record_kinds import came, contents, is_record, overrides, slots_of
+from symshape.torch_internals import pytree
 
 # -- how records nest in a call and in a result: what is put in their place
 

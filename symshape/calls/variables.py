@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import NOTHING
 from symshape.calls.floats import leaf_of
 from symshape.calls.naming import item_name
 from symshape.calls.outputs import unflatten
+from symshape.torch_internals import pytree
 
 CONTAINERS = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
 """Classes of containers whose contents can be written again."""

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from symshape.torch_internals import pytree
+from symshape.torch_internals.dispatch import TorchDispatchMode
 
 
 def every_byte(storage: torch.UntypedStorage) -> int:

@@ -14,11 +14,11 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape import events
 from symshape.calls.naming import brief
 from symshape.runtime.runners.protocol import Runner
+from symshape.torch_internals import pytree
 
 Arguments = Mapping[str, torch.Tensor]
 

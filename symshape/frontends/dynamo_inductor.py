@@ -68,7 +68,7 @@ def compiled_by_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]
 
     Random numbers come from eager's kernels: Inductor's own draw others from the same seed.
     """
-    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+    from symshape.torch_internals.inductor import compile_fx, compile_fx_inner
 
     def inner(graph: torch.fx.GraphModule, inputs: Sequence[Any], **keywords: Any) -> Callable[..., Any]:
         parts = {"backward": keywords.get("is_backward"), "inference": keywords.get("is_inference")}

@@ -15,15 +15,15 @@ from typing import Any
 
 import attrs
 import torch
-from torch._dynamo import external_utils
-from torch._guards import CompileContext
 
 from guards.text.escaping import printable
 from symshape.errors import UnsupportedError
 from symshape.frontends.dynamo_graph import Origin
+from symshape.torch_internals.compile_context import CompileContext
+from symshape.torch_internals.dynamo import wrapping
 from symshape.user_code import location_in, name_of, origin_of
 
-_WRAPPING = external_utils.__file__
+_WRAPPING = wrapping
 """Torch puts a function of its own (``args``, ``kwargs``, ``fn``) around modules and functions that are not the
 user's: ``nn.Sequential``, what ``torch.no_grad()`` decorates, ``functools.partial``."""
 

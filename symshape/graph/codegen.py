@@ -36,6 +36,7 @@ from symshape.graph.steps import (
     writes_nothing,
     written_values,
 )
+from symshape.torch_internals import autograd
 
 Run = Callable[[Sequence[Any], Sequence[int]], list[Any]]
 """``run(leaves, values)``: the flat outputs for the call's leaves and the call's integers."""
@@ -152,8 +153,8 @@ class _Writer:
         self.lines.append(f"return [{result}]")
         if not any(node.grad is not None or node.inference is not None for node in self._nodes):
             return self._under("def run(leaves, values):\n", "    ") + "\n"
-        self.namespace.update(set_grad=torch._C._set_grad_enabled, is_grad=torch.is_grad_enabled)
-        self.namespace.update(inference=torch._C._InferenceMode)
+        self.namespace.update(set_grad=autograd.set_grad, is_grad=torch.is_grad_enabled)
+        self.namespace.update(inference=autograd.InferenceMode)
         head = "def run(leaves, values):\n    grad = is_grad()\n    mode = None\n    try:\n"
         return (
             f"{self._under(head, '        ')}\n    finally:\n        if mode is not None:\n"

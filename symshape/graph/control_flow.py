@@ -13,9 +13,9 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.graph.opaque import LiveCall
+from symshape.torch_internals import pytree
 
 Part = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
 """Of its own tensors and those around it, and of its own numbers and those around it: its results (``codegen.Run``)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-from torch.utils._pytree import TreeSpec
 
 from symshape.graph.steps import Input, Lifted, Node, Step, Value, draws_random_numbers, written_values
 from symshape.graph.text import text
+from symshape.torch_internals.pytree import TreeSpec
 
 
 @attrs.frozen(eq=False)

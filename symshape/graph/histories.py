@@ -11,15 +11,16 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.detached import viewed_by
 from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in, written_values
+from symshape.torch_internals import dispatch
 
 __all__ = ["Recorded", "without_unseen"]
 
-_KEYS: Any = torch._C.DispatchKey
+_KEYS: Any = dispatch.DispatchKey
 _DETACH = torch.ops.aten.detach.default
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
+
+from symshape.torch_internals import pytree
 
 
 @attrs.frozen

@@ -16,6 +16,7 @@ import torch
 import meta_fns
 from symshape.graph.laps import Laps
 from symshape.graph.steps import Node, Step, Value
+from symshape.torch_internals import operators
 
 _aten = torch.ops.aten
 _T, _VIEW = _aten.t.default, _aten.view.default
@@ -46,9 +47,9 @@ BINDINGS: dict[Any, Callable[..., Any]] = {
     _aten.select.int: torch.select,
     _aten.pow.Tensor_Scalar: torch.pow,
     _aten.mean.dim: torch.mean,
-    _aten.silu.default: torch._C._nn.silu,
-    _aten.gelu.default: torch._C._nn.gelu,
-    _aten._softmax.default: torch._softmax,
+    _aten.silu.default: operators.nn.silu,
+    _aten.gelu.default: operators.nn.gelu,
+    _aten._softmax.default: operators.softmax,
     _aten.native_layer_norm.default: torch.native_layer_norm,
     _aten.native_batch_norm.default: torch.native_batch_norm,
     _aten.convolution.default: torch.convolution,
@@ -75,7 +76,7 @@ _FORMS = (
 _DEVICES = ("cpu", "cuda")  # others have a kernel of their own for it
 _INDEX = _aten.index.Tensor
 _UNPACKED = (_VIEW, _aten.expand.default)
-linear = torch._C._nn.linear
+linear = operators.nn.linear
 _MOST_CHECKED = 1024  # sizes of one call of an op
 
 

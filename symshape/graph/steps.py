@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from guards.sets.guard import Guard
 from guards.sets.origin import Origin
 from guards.terms.term import Term
 from meta_fns import TensorSpec
 from meta_fns.core.sizes import same, same_shape
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.messages import Message
 from symshape.user_code import Location, origin_of

@@ -19,6 +19,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.opaque import LiveCall
 from symshape.graph.program import Program, Slot
 from symshape.graph.steps import Node, Value, map_argument
+from symshape.torch_internals import operators
 
 _aten = torch.ops.aten
 
@@ -33,12 +34,12 @@ _FLOATS: Mapping[str, Callable[..., Any]] = {
     "neg": operator.neg,
     "abs": operator.abs,
     "pow": operator.pow,
-    "sqrt": torch.sym_sqrt if hasattr(torch, "sym_sqrt") else torch._sym_sqrt,  # type: ignore[attr-defined]
+    "sqrt": operators.sym_sqrt,
     "max": torch.sym_max,
     "min": torch.sym_min,
-    **{name: getattr(torch, f"_sym_{name}") for name in ("cos", "sin", "tanh", "atan", "log2")},
+    **operators.sym_functions,
 }
-"""What the functions of float terms are there (``torch._sym_…`` are private; checked on 2.11 to 2.13)."""
+"""What the functions of float terms are there."""
 
 
 def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.GraphModule:

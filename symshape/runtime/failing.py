@@ -23,6 +23,7 @@ from symshape.graph.program import Program
 from symshape.graph.steps import Node, drawn_from, draws_random_numbers, written_values
 from symshape.interrupts import pass_on
 from symshape.runtime.written_before import WrittenBefore, put_back
+from symshape.torch_internals import autograd
 from symshape.tracing.traced_modes import lines_of
 from symshape.user_code import defined_at, name_of
 
@@ -34,7 +35,7 @@ def _is_of_hooks(error: Exception) -> bool:
 
     So a checkpoint ends what it computes again, once it has all that was saved: what ran until then has run.
     """
-    hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    hooks: Any = autograd.saving._top_saved_tensors_default_hooks(True)
     pack = None if hooks is None else hooks[0]
     code = getattr(getattr(pack, "__func__", pack), "__code__", None)
     return code is not None and any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))

@@ -14,7 +14,8 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils._pytree import tree_leaves
+
+from symshape.torch_internals.pytree import tree_leaves
 
 __all__ = ["EVERY", "LONGEST", "PAIRS", "REST", "Times", "Verdict", "elements"]
 

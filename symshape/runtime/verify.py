@@ -13,7 +13,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape import events
 from symshape.calls.arguments import flat_with_paths
@@ -24,6 +23,7 @@ from symshape.errors import VerificationError
 from symshape.graph.program import Program
 from symshape.runtime.served import Served
 from symshape.runtime.variables import serve
+from symshape.torch_internals import pytree
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -22,8 +22,8 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 
+from meta_fns.torch_internals import OpOverload, OpOverloadPacket
 from symshape.calls.alike import PLAIN, Equal, alike
 from symshape.store.code_digests import code_digest
 from symshape.store.constants import Json, to_json

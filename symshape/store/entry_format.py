@@ -12,7 +12,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.sets.guard_set import GuardSet
 from guards.terms import fold
@@ -38,6 +37,7 @@ from symshape.store.state_reading import StateIn
 from symshape.store.state_writing import StateOut
 from symshape.store.symbols import symbol_from_json, symbol_to_json
 from symshape.store.terms import TermsIn, TermsOut
+from symshape.torch_internals import pytree
 from symshape.tracing.capture import between_traces
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.traced_modes import without_autocast

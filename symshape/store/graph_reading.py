@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 import meta_fns
 from guards.errors import GuardsError
 from guards.sets.guard_set import GuardSet
 from guards.sets.serialize import from_json as guards_from_json
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.graph import Graph
 from symshape.graph.messages import Message, Place
 from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value

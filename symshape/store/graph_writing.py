@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 import meta_fns
 from guards.sets.guard_set import GuardSet
 from guards.sets.serialize import to_json as guards_to_json
 from guards.terms.term import Term
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph

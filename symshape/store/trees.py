@@ -7,11 +7,11 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls import records
 from symshape.store.constants import Json, exactly, from_json, list_of, text_of, to_json
 from symshape.store.refusals import EntryError, NotImported, NotStorable
+from symshape.torch_internals import pytree
 
 _PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict, "size": torch.Size}
 _NAMES = {kind: name for name, kind in _PLAIN.items()}

@@ -51,7 +51,7 @@ def _replacement() -> FunctionType:
 def _python_apply() -> FunctionType | None:
     found = getattr(_FUNCTION.__dict__.get("apply"), "__func__", None)
     fits = isinstance(found, FunctionType) and found.__code__.co_freevars == REPLACEMENT.__code__.co_freevars
-    return found if fits else None  # type: ignore[return-value]
+    return found if fits else None
 
 
 REPLACEMENT = _replacement()

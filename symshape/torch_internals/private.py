@@ -6,7 +6,7 @@ part that is missing there is a stand-in: symshape imports, and calls are served
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -28,7 +28,7 @@ def needed(path: str) -> Any:
     run eagerly (:func:`refusal`).
     """
     try:
-        return _found(path)
+        return pkgutil.resolve_name(path)
     except (AttributeError, ImportError):
         _missing.append(path)
         return _stand_in(path)
@@ -44,7 +44,7 @@ def optional(path: str, otherwise: Any = _STAND_IN) -> Any:
     Other calls are served all the same.
     """
     try:
-        return _found(path)
+        return pkgutil.resolve_name(path)
     except (AttributeError, ImportError):
         return _stand_in(path) if otherwise is _STAND_IN else otherwise
 
@@ -83,19 +83,6 @@ class _Absent(type):
 
 def _stand_in(path: str) -> Any:
     return _Absent(path.rpartition(".")[2], (), {"__doc__": path})
-
-
-def _found(path: str) -> Any:
-    """Return what a dotted name means, importing the modules on the way."""
-    name, *parts = path.split(".")
-    found: Any = importlib.import_module(name)
-    for part in parts:
-        name = f"{name}.{part}"
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            found = importlib.import_module(name)
-    return found
 
 
 def warn_of_version(version: str = torch.__version__, warn: Callable[..., object] = warnings.warn) -> None:

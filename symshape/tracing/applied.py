@@ -11,6 +11,7 @@ import torch
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import Node, Step, Value, written_values
+from symshape.torch_internals import dispatch
 from symshape.tracing.kept_states import keeps_state
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.traced_modes import outside_transforms
@@ -63,7 +64,7 @@ def node_of(result: Any) -> Any:
     """Autograd's node of what a function returned, if it is one of a function's."""
     for each in result if isinstance(result, tuple) else (result,):
         if type(each) is SymbolicTensor:
-            with torch._C.DisableTorchFunction():  # the answer is not for the program
+            with dispatch.DisableTorchFunction():  # the answer is not for the program
                 node: Any = each.grad_fn
             if isinstance(node, NODE):
                 return node

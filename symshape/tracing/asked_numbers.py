@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.terms.term import Term
 from symshape.calls.floats import FloatLeaf
@@ -19,6 +18,7 @@ from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import BATCH_NORM, Input, Node, Value, written_values
+from symshape.torch_internals import functorch, pytree
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -43,7 +43,7 @@ class Root:
 def memories(values: Iterable[Any]) -> Counter[int]:
     """How many of the tensors among certain values lie in each memory; those of ``torch.func`` may lie in any."""
     tensors = {id(each): each for each in values if isinstance(each, torch.Tensor) and each.layout is torch.strided}
-    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors.values())):
+    if any(map(functorch.is_wrapped, tensors.values())):
         return _Anywhere()
     return Counter(each.untyped_storage()._cdata for each in tensors.values())
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from guards.sets.sources import Size
 from guards.terms import arithmetic, boolean
 from guards.terms.extremes import maximum
 from guards.terms.term import Op, Term
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import Node, Step, Value, written_values
 from symshape.tracing.symbolic.env import ShapeEnv

@@ -12,7 +12,6 @@ from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from torch.utils._pytree import TreeSpec
 
 from guards.sets.guard_set import GuardSet
 from symshape import events, forks
@@ -33,6 +32,7 @@ from symshape.graph.steps import Step, written_values
 from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.torch_internals.private import refuse_if_missing
+from symshape.torch_internals.pytree import TreeSpec
 from symshape.tracing.defects import defect
 from symshape.tracing.explained import NumberNeeded, explain
 from symshape.tracing.filling import fill_or_refuse, filling

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from guards.terms import fold
 from guards.terms.term import Term
 from meta_fns.core.sizes import product, static
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import Node, Step, Value, map_argument, values_in, written_values

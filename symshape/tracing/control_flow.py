@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.terms import boolean
 from meta_fns import TensorSpec
 from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.control_flow import Choice, ControlFlow, While
 from symshape.graph.steps import Binding, Node, Step, Value
+from symshape.torch_internals import pytree
 from symshape.tracing import merging
 from symshape.tracing.gradients import MadeInside, MadeOfParts
 from symshape.tracing.intercept import scans

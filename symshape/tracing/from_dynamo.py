@@ -15,9 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import guard_scalar
-from torch.utils import _pytree as pytree
 
 from guards.sets.guard import Guard
 from symshape.calls.arguments import LeafKey
@@ -27,6 +24,8 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.steps import Input, Node, Step, values_in, written_values
+from symshape.torch_internals import pytree
+from symshape.torch_internals.dynamo import FakeTensor, guard_scalar
 from symshape.tracing.asked_numbers import COMPARE
 from symshape.tracing.capture import between_traces
 from symshape.tracing.from_fx import key_of, program_of

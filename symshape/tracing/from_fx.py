@@ -17,14 +17,13 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
-from torch.utils import _pytree as pytree
 
 import meta_fns
 from guards.sets.guard import Guard
 from guards.terms import boolean
 from guards.terms.term import Term
 from meta_fns import TensorSpec
+from meta_fns.torch_internals import OpOverload
 from symshape.calls.arguments import INT_KEY, STRIDED, Call, ConstantKey, LeafKey, TensorKey
 from symshape.calls.modes import modes
 from symshape.errors import UnsupportedError
@@ -35,6 +34,7 @@ from symshape.graph.messages import Message
 from symshape.graph.opaque import OpaqueCall, Path
 from symshape.graph.program import Program, Symbol, symbol_positions
 from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
+from symshape.torch_internals import pytree
 from symshape.tracing.fx_sizes import Sizes, place_of
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.traced_modes import without_autocast

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import dispatch, pytree
 from symshape.tracing.intercept.fallbacks import Inferrer
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.written_out import NeedsLoops
@@ -42,7 +42,7 @@ def reached(roots: Iterable[Any]) -> Iterator[Any]:
 
 def histories(tracer: Inferrer, result: Any) -> list[Any]:
     """Autograd's nodes of the results; while the trace lasts, since autograd makes a view anew to have that of one."""
-    with torch._C.DisableTorchFunction(), tracer.inferring():
+    with dispatch.DisableTorchFunction(), tracer.inferring():
         return [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
 
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
-from torch.utils import _pytree as pytree
 
 from meta_fns import TensorSpec
 from symshape.calls.generator_states import state_of
 from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import Node, Step, Value, draws_random_numbers
+from symshape.torch_internals import pytree
 from symshape.tracing.intercept.random_state import address
 from symshape.user_code import user_location
 

@@ -12,6 +12,7 @@ from meta_fns import TensorSpec
 from symshape.calls.arguments import computes_as_torchs
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Lifted, Value
+from symshape.torch_internals import dispatch
 from symshape.tracing.state.classes import special_methods
 from symshape.tracing.state.hooks import tell
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
@@ -92,5 +93,5 @@ class Lifting:
 @contextmanager
 def outside_modes() -> Iterator[None]:
     """Inside, torch computes with real tensors as it does without us."""
-    with torch.utils._python_dispatch._disable_current_modes():
+    with dispatch.modes_disabled():
         yield

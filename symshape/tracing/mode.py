@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
+from meta_fns.torch_internals import OpOverload
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import dispatch
+from symshape.torch_internals.dispatch import TorchDispatchMode
+from symshape.torch_internals.dispatch import dispatch_modes as _get_current_dispatch_mode_stack
 from symshape.tracing.intercept.fallbacks import is_taken_apart, take_apart
 from symshape.tracing.intercept.scans import loop
 from symshape.tracing.intercept.vmapped_branches import under_gradients
@@ -18,7 +20,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
 _metadata = {id(op): answer for op, answer in METADATA.items()}  # hashing an overload runs Python code
-modes_on_stack = torch._C._len_torch_dispatch_stack
+modes_on_stack = dispatch.dispatch_mode_count
 """How many dispatch modes are on: without any, nobody traces."""
 
 
@@ -77,7 +79,7 @@ class TracingMode(TorchDispatchMode):
                 return chosen(*args[3])
         if name in _WRITTEN_OUT:  # what eager computes, in operators
             with self:
-                return func.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd](*args, **kwargs)
+                return func.py_kernels[dispatch.DispatchKey.CompositeExplicitAutograd](*args, **kwargs)
         if name == "scan":
             with self:
                 return loop()(args[0], args[1], args[2], additional_inputs=tuple(args[3]) if len(args) > 3 else ())

@@ -7,12 +7,13 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from meta_fns import TensorSpec
+from meta_fns.torch_internals import OpOverload
 from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Binding, Node, Value, values_in
+from symshape.torch_internals import dispatch
 from symshape.tracing.intercept.replay import Output
 from symshape.tracing.op_plans import OpPlan, plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -131,7 +132,7 @@ def reading(binding: Binding, single: bool) -> str:
 
 def is_inference(tensor: torch.Tensor) -> bool:
     """Whether a tensor was made in inference mode."""
-    with torch._C.DisableTorchFunction():  # the answer is not for the program
+    with dispatch.DisableTorchFunction():  # the answer is not for the program
         return tensor.is_inference()
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 import meta_fns
 from meta_fns.core import registry
+from meta_fns.torch_internals import OpOverload
 from symshape.tracing.intercept import fallbacks
 from symshape.tracing.special_ops import SPECIAL
 

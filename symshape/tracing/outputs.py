@@ -8,7 +8,6 @@ from collections import Counter
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
@@ -22,6 +21,7 @@ from symshape.errors import UnsupportedError
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import Step, Value
+from symshape.torch_internals import pytree
 from symshape.tracing.intercept.number_operators import is_plain_numpys, of_numpy, plain
 from symshape.tracing.shared_containers import SharedContainers
 from symshape.tracing.state.changes import Change, Changes

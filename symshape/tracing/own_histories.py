@@ -13,12 +13,12 @@ from itertools import chain, islice
 from typing import Any, NoReturn, Protocol
 
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls.questions import TRANSFORMED, Question, is_transformed
 from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall, Path
 from symshape.graph.steps import Node, Step, Value, values_in
+from symshape.torch_internals import dispatch, pytree
 from symshape.torch_internals.functions import End, calls_watched
 from symshape.tracing.applied import (
     NODE,
@@ -134,7 +134,7 @@ class OwnHistories:
         if cls in _OWN:
             return None
         transformed = self.transformed()  # which would see the ops, not the function
-        start, location, autocast = len(self._trace.steps), user_location(), torch._C._is_any_autocast_enabled()
+        start, location, autocast = len(self._trace.steps), user_location(), dispatch.any_autocast()
         modes = self._trace.modes_now()  # inside the call gradients are not recorded
 
         def ended(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, known: Any) -> None:

@@ -13,7 +13,6 @@ from typing import Any, NoReturn, Protocol
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.terms import arithmetic
 from guards.terms.term import Term
@@ -36,6 +35,7 @@ from symshape.graph.steps import (
     values_in,
     written_values,
 )
+from symshape.torch_internals import pytree
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.own_histories import OwnHistories

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import attrs
-from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN
 from symshape.calls.arguments import Call
@@ -32,6 +31,7 @@ from symshape.calls.records import (
 )
 from symshape.calls.variables import containers_in
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import pytree
 
 
 @attrs.frozen(eq=False)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch.utils import _pytree as pytree
 
 from meta_fns import TensorSpec
 from symshape.errors import UnsupportedError
 from symshape.graph.control_flow import ControlFlow, Scan
+from symshape.torch_internals import pytree
 from symshape.tracing.parts import Part, Parts, PartTrace, around, names_in
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 

@@ -26,6 +26,7 @@ from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import Node, Step, Value, map_argument, written_values
+from symshape.torch_internals import dispatch
 from symshape.tracing.asked_numbers import COMPARE, Asked, Number, Root, are_alone, is_number, is_plain, memories
 from symshape.tracing.lifting import Lifting, outside_modes
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -128,7 +129,7 @@ class ScalarData:
         if not self.is_argument(term):
             return None
         found = [(name, *self._arguments[name]) for name in sorted(term.unbacked())]
-        with outside_modes(), torch._C.DisableTorchFunction():
+        with outside_modes(), dispatch.DisableTorchFunction():
             for _, position, leaf in found:
                 self._trace.note(Question(position, "number"), leaf)
             return {name: leaf.item() for name, _, leaf in found}
@@ -155,7 +156,7 @@ class ScalarData:
 
     def _catch_up(self) -> None:
         """Repeats the steps since the last time that compute single numbers, on copies."""
-        with outside_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        with outside_modes(), dispatch.DisableTorchFunction(), torch.no_grad():
             for node in self._new.nodes():
                 ran = self._runs(node)
                 for value in written_values(node):

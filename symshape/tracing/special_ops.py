@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import torch
-from torch._ops import OpOverload
 
+from meta_fns.torch_internals import OpOverload
 from symshape.tracing.contents import Contents, Unknown
 from symshape.tracing.lifting import Lifting, outside_modes
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace, outward

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch.utils import _pytree as pytree
 
 from meta_fns import TensorSpec
 from symshape.calls.questions import HAS_HISTORY, Question
 from symshape.errors import UnsupportedError
 from symshape.graph.opaque import LiveCall
 from symshape.graph.steps import Node, Step, Value
+from symshape.torch_internals import dispatch, pytree
 from symshape.tracing.gradients import MadeByAutograd, reached
 from symshape.tracing.intercept.products import of_symbols_if_transformed
 from symshape.tracing.lifting import Lifting
@@ -177,7 +177,7 @@ class SpentHistories:
 
 def _node_of(end: Any) -> Any:
     """Autograd's node of a tensor, or of an edge of its graph."""
-    with torch._C.DisableTorchFunction():
+    with dispatch.DisableTorchFunction():
         return end.grad_fn if isinstance(end, torch.Tensor) else end.node
 
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C._dynamo.guards import set_is_in_mode_without_ignore_compile_internals
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils import _python_dispatch
 
+from symshape.torch_internals import autograd
+from symshape.torch_internals.dispatch import function_modes as _get_current_function_mode_stack
+from symshape.torch_internals.dispatch import note_mode_in_cpp
+from symshape.torch_internals.dispatch import python_dispatch as _python_dispatch
 from symshape.tracing.intercept import builtins
 from symshape.tracing.intercept.number_methods import METHODS
 from symshape.tracing.state import hooks, planting
@@ -48,7 +49,7 @@ _SWITCHES: Sequence[tuple[Callable[[], Any], Callable[[Any], object]]] = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.get_default_dtype, torch.set_default_dtype),
     (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
-    (torch._C._is_multithreading_enabled, torch._C._set_multithreading_enabled),
+    (autograd.is_multithreading, autograd.set_multithreading),
     (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     (sys.getprofile, sys.setprofile),
 )
@@ -104,9 +105,7 @@ class Surroundings:
         for owner, name, value in self._places:
             if vars(owner).get(name, _MISSING) is not value:
                 delattr(owner, name) if value is _MISSING else setattr(owner, name, value)
-        set_is_in_mode_without_ignore_compile_internals(
-            _python_dispatch._is_in_any_mode_without_ignore_compile_internals
-        )
+        note_mode_in_cpp(_python_dispatch._is_in_any_mode_without_ignore_compile_internals)
         for read, write, before in self._switches:
             if read() != before:
                 write(before)

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 from symshape.calls.modes import Modes
 from symshape.graph.codegen import Run, StepLines
+from symshape.torch_internals import autograd, functorch
 from symshape.tracing.state.preparations import ToPrepare
 
 _P = ParamSpec("_P")
@@ -86,9 +87,9 @@ def outside_transforms() -> Iterator[None]:
     Around ``grad`` inference mode may be on: inside of it that is off, and without it the dispatcher still leaves
     autograd out, until the mode is left once more.  (A private name, checked on 2.11 to 2.13.)
     """
-    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+    from symshape.torch_internals.functorch import interpreters_cleared as temporarily_clear_interpreter_stack
 
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    transformed = functorch.interpreters() is not None
     with temporarily_clear_interpreter_stack(), ExitStack() as stack:
         if transformed and not torch.is_inference_mode_enabled():
             grad = torch.is_grad_enabled()
@@ -114,7 +115,7 @@ def without_saving_hooks() -> Iterator[None]:
 
     Else a checkpoint around a compiled function counts, where that is traced, more tensors than it computes again.
     """
-    saving: Any = torch._C._autograd
+    saving: Any = autograd.saving
     found: list[tuple[Any, Any]] = []
     while (hooks := saving._top_saved_tensors_default_hooks(True)) is not None:
         found.append(hooks)
@@ -133,16 +134,16 @@ def nothing_left_entered() -> Iterator[None]:
     Graphs of Dynamo's enter autocast, ``torch.func``'s transforms and dual levels by one node, and leave by another.
     (An autocast that is never left keeps casts of weights for ever; private names, checked on 2.11 to 2.13.)
     """
-    layers, level = torch._C._functorch.get_dynamic_layer_stack_depth(), forward_ad._current_level
+    layers, level = functorch.layers(), forward_ad._current_level
     casts, dual = _autocast_depth(), _is_dual()
     try:
         yield
     finally:
         if _is_dual() and not dual:
-            torch._C._exit_dual_level(level=0)
+            autograd.exit_dual_level(level=0)
             forward_ad._current_level = level
-        if torch._C._functorch.get_dynamic_layer_stack_depth() > layers:
-            torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(layers)
+        if functorch.layers() > layers:
+            functorch.undo_layers_to(layers)
         left = _autocast_depth() - casts
         for _ in range(left):
             torch.autocast_decrement_nesting()
@@ -153,10 +154,10 @@ def nothing_left_entered() -> Iterator[None]:
 def _is_dual() -> bool:
     """Whether there is a level of forward-mode gradients; there is one at most."""
     try:
-        level = torch._C._enter_dual_level()
+        level = autograd.enter_dual_level()
     except RuntimeError:
         return True
-    torch._C._exit_dual_level(level=level)
+    autograd.exit_dual_level(level=level)
     return False
 
 

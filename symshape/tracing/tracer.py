@@ -7,17 +7,18 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.autograd import forward_ad
 
 import meta_fns
 from guards.sets.guard import Guard
 from meta_fns import TensorSpec
+from meta_fns.torch_internals import OpOverload
 from symshape.calls.questions import Question
 from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
+from symshape.torch_internals import dispatch, functorch, pytree
 from symshape.tracing import op_call
 from symshape.tracing.bounds import Bounds
 from symshape.tracing.contents import Contents
@@ -289,9 +290,9 @@ class Tracer:
             and not self.lazy
             and not torch.is_grad_enabled()
             and not _is_inference_mode()
-            and not torch._C._is_any_autocast_enabled()
-            and torch._C._len_torch_dispatch_stack() == 1
-            and torch._C._functorch.peek_interpreter_stack() is None
+            and not dispatch.any_autocast()
+            and dispatch.dispatch_mode_count() == 1
+            and functorch.interpreters() is None
             and forward_ad._current_level < 0
             and torch.get_default_dtype() is self._default_dtype
         )
@@ -376,7 +377,7 @@ class Tracer:
             inferred = fallbacks.infer(self, op, args, kwargs, unknowns)
         finally:
             self._inner_unknowns = outer
-        result = torch.utils._pytree.tree_map(inward, inferred)
+        result = pytree.tree_map(inward, inferred)
         return self._record(call, result, start, unknowns)
 
     @contextmanager

@@ -17,6 +17,7 @@ from guards.terms import boolean
 from guards.terms.term import Term
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Node, Step, Value, written_values
+from symshape.torch_internals import dispatch
 from symshape.tracing.asked_numbers import COMPARE
 from symshape.tracing.finite_data import FINITE
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
@@ -81,7 +82,7 @@ class Unscaled:
 
     def _gradients(self) -> list[SymbolicTensor]:
         """Those that the trace has put into leaves around the program."""
-        with torch._C.DisableTorchFunction():
+        with dispatch.DisableTorchFunction():
             found = [each.grad for each in self._leaves() if each.requires_grad and each.is_leaf]
         return [each for each in found if type(each) is SymbolicTensor and each._tracer is self._trace]
 

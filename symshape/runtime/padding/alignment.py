@@ -12,11 +12,11 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from meta_fns import TensorSpec
 from meta_fns.core.layout import contiguous_strides
 from meta_fns.padding.axes import is_padded
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.steps import Node, Step, Value
 from symshape.runtime.padding.padded_graph import PaddedGraph
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 import meta_fns
 from guards.terms.term import Term
@@ -16,6 +15,7 @@ from meta_fns.core.registry import aliasing
 from meta_fns.errors import MetaError
 from meta_fns.padding.axes import varies
 from meta_fns.padding.refusals import Refuse
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.steps import Node, Value, map_argument, values_in
 from symshape.runtime.padding.fractions import fraction
 from symshape.runtime.padding.region import Fraction

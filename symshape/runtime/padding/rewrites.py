@@ -13,10 +13,10 @@ from itertools import count
 from typing import Any
 
 import attrs
-from torch._ops import OpOverload
 
 from meta_fns.padding.axes import Axis
 from meta_fns.padding.padded import Padded
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value

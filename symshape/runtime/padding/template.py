@@ -17,7 +17,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.sets.sources import Size
 from guards.terms import arithmetic, boolean, division, fold
@@ -28,6 +27,7 @@ from symshape.graph.program import Slot
 from symshape.graph.steps import Input, Lifted, Node, Value
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.transform import PaddedGraph, Refusal
+from symshape.torch_internals import pytree
 
 __all__ = ["Template", "generalise"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.terms.term import Term
 from meta_fns import TensorSpec
@@ -42,6 +41,7 @@ from symshape.runtime.padding.rewrites import Rewrite, Rewrites
 from symshape.runtime.padding.ties import with_stable_sorts
 from symshape.runtime.padding.versions import Unknown, Versions
 from symshape.runtime.padding.written_memory import written_alone
+from symshape.torch_internals import pytree
 
 __all__ = ["PaddedGraph", "Refusal", "device_of", "pad"]
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from guards.domains.interval_arithmetic import Pair
 from guards.facts.facts import Facts
@@ -21,6 +20,7 @@ from symshape.graph.codegen import compile_graph
 from symshape.graph.program import Program, Slot, Symbol
 from symshape.graph.steps import Value
 from symshape.runtime.pieces.subgraphs import Subgraph
+from symshape.torch_internals import pytree
 from symshape.tracing.traced_modes import without_autocast
 
 __all__ = ["piece_program"]

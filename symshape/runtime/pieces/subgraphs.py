@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
-from torch.utils import _pytree as pytree
 
 from guards.regions.elimination import eliminate
 from guards.regions.satisfiability import components
@@ -18,6 +17,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.names import names_in, names_of_spec, names_of_step
 from symshape.graph.steps import Assertion, Input, Lifted, Node, Step, Value, values_in, written_values
 from symshape.runtime.pieces.partition import Piece
+from symshape.torch_internals import pytree
 
 __all__ = ["Subgraph", "fresh_constants", "subgraphs"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from guards.terms import boolean
 from guards.terms.term import Term
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Step, Value, map_argument, values_in
 from symshape.runtime.padding.padded_graph import PaddedGraph

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
-from torch._ops import OpOverload
 
+from meta_fns.torch_internals import OpOverload
 from symshape import events
 
 __all__ = ["APPENDED_IN_PLACE"]

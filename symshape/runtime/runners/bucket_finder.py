@@ -26,6 +26,7 @@ from symshape.runtime.runners.graph_store import GraphStore, Weight
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.placement import Placement
+from symshape.torch_internals.cuda import current_stream
 from symshape.tracing.garbage import seldom_collected
 
 Found = tuple[Bucket, Placement]
@@ -37,9 +38,6 @@ _REMEMBERED = 4096  # calls, by their sizes
 _AGAIN = 4  # calls, for each bucket that may be kept, after which sizes without one of their own ask for it again
 _NEARER = 0.9  # of the capacities are left at finer steps: else there is nothing to gain
 _PATIENCE = 512  # calls after which a bucket for which there was no memory is tried again; doubled each time
-
-current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
-"""The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
 
 
 class BucketFinder:

@@ -18,16 +18,17 @@ from symshape.runtime.runners.capture_stream import capture_stream, keep_workspa
 from symshape.runtime.runners.copies_inside import Added, add_copies
 from symshape.runtime.runners.graph_pool import GraphPool
 from symshape.runtime.runners.unowned import addresses, unowned
+from symshape.torch_internals import cuda
 
 T = TypeVar("T")
 Replay = Callable[[], Sequence[torch.Tensor]]
 """Runs a program on its buffers; answers its tensors, which the next replay may overwrite."""
 
-is_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
+is_capturing: Callable[[], bool] = cuda.is_capturing
 """Whether somebody captures on the current stream.  Not to be asked in CPU builds, where it may raise."""
-_end_allocation: Callable[[int, Any], None] = getattr(torch._C, "_cuda_endAllocateToPool", lambda device, pool: None)
+_end_allocation: Callable[[int, Any], None] = cuda.end_allocation
 """Tells the allocator of a device that memory comes from a pool no more (2.11 to 2.13; absent in CPU builds)."""
-_release: Callable[[int, Any], None] = getattr(torch._C, "_cuda_releasePool", lambda device, pool: None)
+_release: Callable[[int, Any], None] = cuda.release_pool
 """Tells it that one graph less has the pool (likewise)."""
 
 _INVALIDATED = 901

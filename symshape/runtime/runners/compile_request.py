@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 import torch
 import torch.fx
-from torch._ops import OpOverload
 
+from meta_fns.torch_internals import OpOverload
 from symshape.errors import UnsupportedError
 from symshape.runtime.runners.assumptions import assumptions
 from symshape.runtime.runners.inductor_code import Code, compiled, compiled_to_keep

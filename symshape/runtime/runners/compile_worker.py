@@ -72,10 +72,9 @@ _MATMUL = ("allow_tf32", "allow_fp16_reduced_precision_reduction", "allow_bf16_r
 
 
 def _configs() -> tuple[Any, ...]:
-    import torch._functorch.config
-    import torch._inductor.config
+    from symshape.torch_internals import inductor_config
 
-    return torch._inductor.config, torch._functorch.config
+    return inductor_config.inductor, inductor_config.functorch
 
 
 @attrs.frozen

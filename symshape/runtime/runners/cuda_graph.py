@@ -34,8 +34,9 @@ from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
 from symshape.runtime.runners.uncaptured import around_uncaptured
 from symshape.runtime.runners.weights import weight_of
+from symshape.torch_internals import cuda
 
-_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+_current_stream: Callable[[int], int] = cuda.current_stream
 """The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
 _APART = "the call is part of another capture, or what the program writes shares memory with another input or parameter"
 _WORTH_A_GRAPH = 256  # calls at the same addresses: a capture (0.6 ms) is earned back at about 2.5 µs a call

@@ -47,8 +47,9 @@ def compiled_to_keep(
     module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any, options: Mapping[str, Any] = NO_OPTIONS
 ) -> tuple[Code, bytes | None]:
     """The same, its backward pass too, and as bytes; None where torch cannot write them."""
-    import torch._functorch.config
     import torch.compiler.config
+
+    from symshape.torch_internals import inductor_config
 
     # AOTAutograd writes only what it would cache.  Under a name of its own nothing is found in a cache.
     named = {"cache_key_tag": f"symshape {secrets.token_hex(16)}", "force_disable_caches": False}
@@ -58,7 +59,7 @@ def compiled_to_keep(
         "force_non_lazy_backward_lowering": True,
         "strict_autograd_cache": False,
     }
-    with torch.compiler.config.patch(named), torch._functorch.config.patch(whole):  # type: ignore[attr-defined]
+    with torch.compiler.config.patch(named), inductor_config.functorch.patch(whole):  # type: ignore[attr-defined]
         with _compiling(mode, {**options, "force_disable_caches": False}) as compile_fx:
             code = compile_fx(module, inputs)
         write = getattr(code, "serialize", None)
@@ -86,25 +87,25 @@ def loaded(content: bytes) -> Code:
     """What :func:`compiled_to_keep` wrote, in another process.  Runs code that is in it."""
     from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
 
-    with torch._inductor.config.patch(_ALIKE):
+    from symshape.torch_internals import inductor_config
+
+    with inductor_config.inductor.patch(_ALIKE):
         return deserialize_bundled_cache_entry(pickle.loads(content))
 
 
 def prepare_to_load() -> None:
     """Imports what loading needs, which takes longer than loading (a second or so)."""
-    import torch._functorch._aot_autograd.aot_autograd_result
-    import torch._inductor.compile_fx  # noqa: F401
+    import symshape.torch_internals.inductor  # noqa: F401
 
 
 def made_for() -> str:
     """On what code depends beside its graph, its inputs and torch's version: a digest of flags and threads."""
-    import torch._functorch.config
-    import torch._inductor.config
+    from symshape.torch_internals import inductor_config
 
     matmul = torch.backends.cuda.matmul
     parts = [
-        torch._inductor.config.get_hash().hex(),
-        torch._functorch.config.get_hash().hex(),
+        inductor_config.inductor.get_hash().hex(),
+        inductor_config.functorch.get_hash().hex(),
         torch.get_num_threads(),
         matmul.allow_fp16_reduced_precision_reduction,
         matmul.allow_bf16_reduced_precision_reduction,
@@ -114,10 +115,11 @@ def made_for() -> str:
 
 @contextlib.contextmanager
 def _compiling(mode: Any, options: dict[str, Any]) -> Any:
-    import torch._inductor.config
-    from torch._inductor.compile_fx import compile_fx
+    from symshape.torch_internals import inductor_config
+    from symshape.torch_internals.compile_context import TracingContext, tracing
+    from symshape.torch_internals.inductor import compile_fx
 
-    context: AbstractContextManager[Any] = torch._guards.tracing(torch._guards.TracingContext(mode))
+    context: AbstractContextManager[Any] = tracing(TracingContext(mode))
     # Outside of modes: torch's own runtime has one of its own around the first call of a graph (2.11).
-    with outside_modes(), context, torch._inductor.config.patch({**_ALIKE, **options}):
+    with outside_modes(), context, inductor_config.inductor.patch({**_ALIKE, **options}):
         yield compile_fx

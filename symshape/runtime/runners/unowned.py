@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from symshape.torch_internals import cuda
+
 __all__ = ["addresses", "unowned"]
 
-_storage_at: Callable[[int, torch.device, int], Any] | None = getattr(
-    torch._C, "_construct_storage_from_data_pointer", None
-)
+_storage_at: Callable[[int, torch.device, int], Any] | None = cuda.storage_at
 """A storage over memory that belongs to somebody else (2.11 to 2.13; CUDA graph trees of torch are made with it)."""
 
 

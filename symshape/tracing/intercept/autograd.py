@@ -9,6 +9,7 @@ import torch
 
 from symshape.calls.questions import Question
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import functorch, pytree
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Telling
 
 _grad: Any = torch.Tensor.grad
@@ -69,7 +70,7 @@ def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
 
     def use(tensor: torch.Tensor, *args: Any) -> Any:
         made_here = type(tensor) is SymbolicTensor and tensor._value not in tensor._tracer.arguments
-        if made_here or torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch.func.grad makes its own
+        if made_here or functorch.is_wrapped(tensor):  # torch.func.grad makes its own
             return attribute(tensor, *args)
         raise UnsupportedError(
             f"the function {what} of a tensor that it did not make, which a traced graph would not do again; "
@@ -191,7 +192,7 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
 
 def gradients(*args: Any, **kwargs: Any) -> Any:
     """``torch.autograd.grad``: hooks on an argument see its gradient, and stand-ins have none."""
-    for tensor in torch.utils._pytree.tree_leaves((args, kwargs)):
+    for tensor in pytree.tree_leaves((args, kwargs)):
         if type(tensor) is SymbolicTensor:
             for position, original in list(tensor._tracer.originals.values()):
                 if tensor._tracer.note(Question(position, "hooked"), original):

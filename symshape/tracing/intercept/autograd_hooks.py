@@ -16,10 +16,11 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from symshape.graph.steps import Step
+from symshape.torch_internals import autograd, dispatch
 
 _TENSOR: Any = torch.Tensor
-_MIXIN: Any = torch.autograd.function._HookMixin  # C++ asks its `_register_hook` for every hook of a node
-_SAVING: Any = torch._C._autograd  # `saved_tensors_hooks` and its kin begin and end there
+_MIXIN: Any = autograd.HookMixin  # C++ asks its `_register_hook` for every hook of a node
+_SAVING: Any = autograd.saving  # `saved_tensors_hooks` and its kin begin and end there
 _AGAIN = ("torch.utils.checkpoint", "_checkpoint_hook.")
 _AS_SAVED = (("torch.utils.checkpoint", "_recomputation_hook."), ("torch.autograd.graph", "save_on_cpu."))
 """Hooks of torch's own after which backward has what it would have without."""
@@ -97,7 +98,7 @@ class AutogradHooks:
 
     def on_tensor(self, tensor: torch.Tensor, retained: bool) -> None:
         """A tensor that the program made has a hook, or retains its gradient."""
-        with torch._C.DisableTorchFunction():  # the answer is not for the program
+        with dispatch.DisableTorchFunction():  # the answer is not for the program
             node: Any = tensor.grad_fn
         self._of_tensors.append(tensor if node is None else node)
         if retained:

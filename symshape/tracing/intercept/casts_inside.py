@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import dispatch, operators
 
 aten = torch.ops.aten
 _FUNCTIONS: Any = (
     *(torch.bilinear, torch.nn.functional.affine_grid, torch.affine_grid_generator),
     *(torch.linalg.pinv, torch.pinverse, torch.Tensor.pinverse),
-    *(torch._transformer_encoder_layer_fwd, torch._native_multi_head_attention),
+    *operators.whole_layers,
     *(aten._trilinear, aten.affine_grid_generator, aten.linalg_pinv),
     *(aten._transformer_encoder_layer_fwd, aten._native_multi_head_attention),
 )
@@ -30,7 +31,7 @@ def check_cast_inside(function: Any) -> None:
     Raises:
         UnsupportedError: autocast is on.
     """
-    if torch._C._is_any_autocast_enabled():
+    if dispatch.any_autocast():
         name = getattr(function, "__name__", str(function))
         raise UnsupportedError(
             f"{name} calls ops inside that autocast changes, which a graph that has autocast's casts written into it "

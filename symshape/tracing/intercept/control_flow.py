@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from symshape.errors import UnsupportedError
+from symshape.torch_internals.dispatch import dispatch_modes as _get_current_dispatch_mode_stack
 from symshape.tracing.intercept.scans import by_levels
 from symshape.tracing.intercept.vmapped_branches import cond_of_examples, is_transformed
 

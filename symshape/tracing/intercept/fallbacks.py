@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
-from torch._C import DispatchKey
-from torch._ops import OpOverload
-from torch.utils import _pytree as pytree
 
+from meta_fns.torch_internals import OpOverload
 from symshape import events
 from symshape.errors import DataDependentError, SymShapeError, UnsupportedError
+from symshape.torch_internals import dispatch, pytree
+from symshape.torch_internals.dispatch import DispatchKey
 from symshape.tracing.intercept.products import in_python
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -44,7 +44,7 @@ def taken_apart_on(op: OpOverload) -> frozenset[str]:
 
     In inference mode, where it need not, a mode gets the op whole.  It stays whole where the device has a kernel of it.
     """
-    known = op.namespace == "aten" and torch._C._dispatch_has_kernel(op.name())  # some are Python's alone
+    known = op.namespace == "aten" and dispatch.has_kernel(op.name())  # some are Python's alone
     if not known or not _has_kernel(op, DispatchKey.CompositeImplicitAutograd):
         return frozenset()
     return frozenset(kind for kind, key in _DEVICES.items() if not _has_kernel(op, key))
@@ -68,10 +68,10 @@ def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
     if product is not None:
         return product(*args, **kwargs)
     key = DispatchKey.ADInplaceOrView
-    excluded = torch._C._dispatch_tls_local_exclude_set()
-    if not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key):
+    excluded = dispatch.excluded_keys()
+    if not dispatch.has_kernel_for(op.name(), key):
         excluded = excluded.remove(key)
-    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
+    with dispatch.keys_forced(dispatch.included_keys(), excluded):
         return op._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
@@ -159,7 +159,7 @@ def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., A
 
 
 def _has_kernel(op: OpOverload, key: DispatchKey) -> bool:
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key))
+    return bool(dispatch.has_kernel_for(op.name(), key))
 
 
 def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:

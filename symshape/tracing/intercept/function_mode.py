@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from symshape.calls.arguments import computes_as_torchs
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node
+from symshape.torch_internals import dispatch, functorch, operators
 from symshape.tracing.intercept import (
     autograd,
     composites,
@@ -292,7 +293,7 @@ _ATTENTION = {
     aten.scaled_dot_product_attention.default,
     aten.scaled_dot_product_attention,
 }
-_pad_sequence: Any = torch._C._nn.pad_sequence
+_pad_sequence: Any = operators.nn.pad_sequence
 
 
 class FunctionMode(TorchFunctionMode):
@@ -341,7 +342,7 @@ class FunctionMode(TorchFunctionMode):
             handler = _handlers.get(func)
             if handler is not None:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
-        elif func in self._gradients and args and not torch._C._functorch.is_functorch_wrapped_tensor(args[0]):
+        elif func in self._gradients and args and not functorch.is_wrapped(args[0]):
             return self._gradients[func](*args, **kwargs or {})
         elif func in _readers and args and isinstance(args[0], torch.Tensor):
             return _readers[func](*args, **kwargs or {})
@@ -381,7 +382,7 @@ _torch_has_torch_function = torch.overrides.has_torch_function
 
 def _has_torch_function(args: Iterable[Any]) -> bool:
     """Whether torch functions are overridden, stand-ins and our mode aside: fused attention is for plain tensors."""
-    stack = torch.overrides._get_current_function_mode_stack()
+    stack = dispatch.function_modes()
     args = tuple(args)
     numbers = any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in args)  # torch.sym_ite
     if not numbers and any(type(mode) is FunctionMode for mode in stack):

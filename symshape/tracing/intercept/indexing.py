@@ -11,8 +11,8 @@ from types import EllipsisType
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import guard_or_false
 
+from meta_fns.torch_internals import guard_or_false
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 

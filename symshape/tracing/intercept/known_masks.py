@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 
+from symshape.torch_internals import operators
 from symshape.tracing.intercept.positions import Band, Positions
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 __all__ = ["ATTENTION", "KnownMasks"]
 
-ATTENTION: Any = torch._C._nn.scaled_dot_product_attention
+ATTENTION: Any = operators.nn.scaled_dot_product_attention
 KERNELS_DIFFER_ON = frozenset({"cuda"})
 """The types of devices on which masks are left out."""
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
+from meta_fns.torch_internals import OpOverload
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import attrs
 import torch
-from torch._ops import OpOverload
 
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Op, Term
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.new_steps import NewSteps
 from symshape.graph.steps import Node, Value, written_values
 from symshape.tracing.symbolic.nodes.int_node import IntNode

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
+from meta_fns.torch_internals import OpOverload
+from symshape.torch_internals import operators
 from symshape.tracing.intercept.vmapped_branches import is_transformed
 
 aten = torch.ops.aten
@@ -29,7 +30,8 @@ def of_symbols() -> contextlib.AbstractContextManager[Any]:
     if SIZES_ARE_SYMBOLS:
         return contextlib.nullcontext()
     import torch._decomp.decompositions as definitions  # fills in what the dispatcher finds
-    from torch._dispatch.python import enable_python_dispatcher
+
+    from symshape.torch_internals.dispatch import python_dispatcher as enable_python_dispatcher
 
     del definitions
     return enable_python_dispatcher()  # type: ignore[no-any-return, no-untyped-call, unused-ignore]
@@ -92,8 +94,8 @@ def _products_of(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: into(*args, **kwargs) if "out" in kwargs else matmul(*args, **kwargs)
 
 
-_plain_matmul: Callable[..., Any] = torch._C._VariableFunctions.matmul
-_plain_linear: Callable[..., Any] = torch._C._nn.linear
+_plain_matmul: Callable[..., Any] = operators.variable_functions.matmul
+_plain_linear: Callable[..., Any] = operators.nn.linear
 _layer: Callable[..., Any] = torch.nn.functional.multi_head_attention_forward
 _MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
 _OTHERS = (

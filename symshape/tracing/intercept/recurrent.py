@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
-from torch.utils import _pytree as pytree
 
+from meta_fns.torch_internals import OpOverload
+from symshape.torch_internals import operators, pytree
 from symshape.tracing.intercept.recurrent_autocast import under_autocast
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 
@@ -73,7 +73,7 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 _NAMES = (*_LAYERS, *_CELLS, *_SEQUENCES)
 HANDLERS: dict[Any, Callable[..., Any]] = {
-    getattr(torch._C._VariableFunctions, name): _whole(name, getattr(torch._C._VariableFunctions, name))
+    getattr(operators.variable_functions, name): _whole(name, getattr(operators.variable_functions, name))
     for name in _NAMES
 }
 """What a function mode sees of recurrent layers, and what to do instead."""

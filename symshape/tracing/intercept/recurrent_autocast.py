@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import _disable_current_modes
 
+from meta_fns.torch_internals import OpOverload
+from symshape.torch_internals import dispatch, pytree
+from symshape.torch_internals.dispatch import modes_disabled as _disable_current_modes
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 __all__ = ["UNDER_AUTOCAST", "casting", "layers", "under_autocast"]
@@ -162,7 +162,7 @@ def _dtypes(
 ) -> tuple[torch.dtype, ...] | None:
     """Of the results, as a tiny layer on the CPU tells; None where it does not run, or gradients change them."""
     try:
-        with _disable_current_modes(), torch._C.DisableTorchFunction():
+        with _disable_current_modes(), dispatch.DisableTorchFunction():
             found = {
                 _told(_tiny(layer, kinds, flags, projects, batches), layer, flags, autocast, grad)
                 for batches in _BATCHES[: 2 if layer.endswith(".input") else 3]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
+from meta_fns.torch_internals import OpOverload
 from symshape.tracing.intercept.recurrent_autocast import UNDER_AUTOCAST, casting
 from symshape.tracing.intercept.recurrent_autocast import layers as _layers
 

@@ -19,6 +19,7 @@ import torch
 
 from meta_fns import TensorSpec
 from symshape.calls.arguments import TENSOR_TYPES
+from symshape.torch_internals import dispatch, operators
 from symshape.tracing.intercept.replay import KeptCall, RepeatingTrace, Replay, UnknownCallError, kept
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -38,7 +39,7 @@ _NAMES = frozenset(
         *("stack", "__getitem__", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_not", "clamp"),
     )
 )
-_PLACES: tuple[Any, ...] = (torch.Tensor, torch, torch._C._VariableFunctions, torch.nn.functional, torch._C._nn)
+_PLACES: tuple[Any, ...] = (torch.Tensor, torch, operators.variable_functions, torch.nn.functional, operators.nn)
 REPEATED = {getattr(place, name) for place in _PLACES for name in _NAMES if callable(getattr(place, name, None))}
 """Functions of tensors' metadata alone."""
 
@@ -46,14 +47,11 @@ _SAME = frozenset((str, torch.dtype, torch.device, torch.memory_format, torch.la
 _NUMBERS = frozenset((int, bool))
 _kernels: dict[Any, tuple[Callable[[], Any], ...]] = {
     torch.nn.functional.scaled_dot_product_attention: (
-        torch._C._get_flash_sdp_enabled,
-        torch._C._get_mem_efficient_sdp_enabled,
-        torch._C._get_math_sdp_enabled,
-        torch._C._get_cudnn_sdp_enabled,
-        lambda: tuple(torch._C._get_sdp_priority_order()),
+        *operators.attention_switches,
+        lambda: tuple(operators.attention_order()),
     ),
-    torch.nn.functional.batch_norm: (torch._C._get_cudnn_enabled,),
-    torch.batch_norm: (torch._C._get_cudnn_enabled,),
+    torch.nn.functional.batch_norm: (operators.is_cudnn,),
+    torch.batch_norm: (operators.is_cudnn,),
 }
 """Functions that choose among kernels, and what they may choose."""
 Key = tuple[Any, ...]
@@ -72,7 +70,7 @@ class Repeats:
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, run: Callable[..., Any]
     ) -> Any:
         """What ``run(*args, **kwargs)`` answers, which stands for ``function``; repeated if there was such a call."""
-        if not self._trace.is_plain() or torch._C._len_torch_function_stack():
+        if not self._trace.is_plain() or dispatch.function_mode_count():
             return run(*args, **kwargs) if kwargs else run(*args)
         operands: list[torch.Tensor] = []
         try:

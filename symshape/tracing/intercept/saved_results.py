@@ -14,6 +14,7 @@ import torch
 
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Value
+from symshape.torch_internals import autograd, dispatch
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _History = tuple[int, int]
@@ -56,7 +57,7 @@ class SavedResults:
         else:
             made = _Detached(None, None) if before is None else _Detached(before.root, before.history)
         self._found[value] = made
-        self._hooked |= torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        self._hooked |= autograd.saving._top_saved_tensors_default_hooks(True) is not None
         self._by_memory.setdefault(value.storage, []).append(made)
 
     def written(self, values: Iterable[Value]) -> None:
@@ -90,17 +91,17 @@ class SavedResults:
 
 
 def _requires_grad(tensor: SymbolicTensor) -> bool:
-    with torch._C.DisableTorchFunction():  # the answer is not for the program
+    with dispatch.DisableTorchFunction():  # the answer is not for the program
         return tensor.requires_grad
 
 
 def _history(tensor: torch.Tensor) -> _History | None:
-    with torch._C.DisableTorchFunction():
+    with dispatch.DisableTorchFunction():
         node = tensor.grad_fn
         return None if node is None else (node._sequence_nr(), tensor.output_nr)
 
 
 def _is_custom(tensor: SymbolicTensor) -> bool:
     """Whether an ``autograd.Function`` made a tensor: it may answer what it detached."""
-    with torch._C.DisableTorchFunction():
+    with dispatch.DisableTorchFunction():
         return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._higher_order_ops.associative_scan import generic_associative_scan
-from torch.utils import _pytree as pytree
+
+from symshape.torch_internals import pytree
+from symshape.torch_internals.library import generic_associative_scan, generic_scan
 
 _slice = torch.ops.aten.slice
 _Combine = Callable[..., list[torch.Tensor]]
@@ -57,8 +58,6 @@ def _interleaved(even: torch.Tensor, odd: torch.Tensor, n: Any, dim: int) -> tor
 
 def loop() -> Callable[..., Any]:
     """What eager runs as ``scan``, step by step."""
-    from torch._higher_order_ops.scan import generic_scan
-
     return generic_scan
 
 

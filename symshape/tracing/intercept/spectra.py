@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
+from symshape.torch_internals import operators
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 aten = torch.ops.aten
 _torch_stft: Any = torch.stft
-_torch_istft: Any = torch._C._VariableFunctions.istft
+_torch_istft: Any = operators.variable_functions.istft
 _UNSCALED, _BY_ROOT, _BY_SIZE = 0, 1, 2  # how a transform is normalised, as ATen counts
 _LEAST_SUM = 1e-11
 

@@ -12,6 +12,7 @@ import attrs
 import torch
 
 from symshape.calls.arguments import computes_as_torchs
+from symshape.torch_internals import operators
 from symshape.tracing.intercept.products import SIZES_ARE_SYMBOLS, of_symbols
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
 from symshape.tracing.symbolic.nodes.int_node import IntNode
@@ -19,7 +20,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 aten = torch.ops.aten
 _plain_dropout: Callable[..., Any] = torch.nn.functional.dropout
-_plain_attention: Callable[..., Any] = torch._C._nn.scaled_dot_product_attention
+_plain_attention: Callable[..., Any] = operators.nn.scaled_dot_product_attention
 _plain_cdist: Callable[..., Any] = torch.cdist
 _MODES: dict[str | None, int] = {
     "use_mm_for_euclid_dist_if_necessary": 0,

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from symshape.torch_internals.dispatch import TorchDispatchMode
 from symshape.tracing.intercept.fallbacks import is_taken_apart, take_apart, taken_apart_on
 from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 

@@ -9,12 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._C._functorch import TransformType, _add_batch_dim, _remove_batch_dim, is_batchedtensor, maybe_get_level
-from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
-from torch._functorch.vmap import vmap_increment_nesting
-from torch.utils import _pytree as pytree
 
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import functorch, pytree
+from symshape.torch_internals.functorch import TransformType
+from symshape.torch_internals.functorch import current_interpreter as retrieve_current_functorch_interpreter
+from symshape.torch_internals.functorch import is_batched as is_batchedtensor
+from symshape.torch_internals.functorch import level_of as maybe_get_level
+from symshape.torch_internals.functorch import vmap_level as vmap_increment_nesting
+from symshape.torch_internals.functorch import with_batch_dim as _add_batch_dim
+from symshape.torch_internals.functorch import without_batch_dim as _remove_batch_dim
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _Function = Callable[..., Any]
@@ -22,7 +26,7 @@ _Function = Callable[..., Any]
 
 def is_transformed() -> bool:
     """Whether one of ``torch.func``'s transforms is at work."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return functorch.interpreters() is not None
 
 
 def under_gradients(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -30,11 +34,11 @@ def under_gradients(tensor: torch.Tensor) -> torch.Tensor | None:
 
     ``torch.vmap`` hides a dimension, so a tensor that it wraps has other sizes than the one inside.
     """
-    wrapped = torch._C._functorch.is_gradtrackingtensor
+    wrapped = functorch.is_gradient_wrapper
     if not wrapped(tensor):
         return None
     while wrapped(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
+        tensor = functorch.unwrapped(tensor)
     return tensor if type(tensor) is SymbolicTensor else None
 
 

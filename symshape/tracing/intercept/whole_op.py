@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.autograd import forward_ad
-from torch.utils import _pytree as pytree
 
+from meta_fns.torch_internals import OpOverload
 from symshape.calls.arguments import computes_as_torchs
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import functorch, pytree
 from symshape.tracing.intercept.recurrent_gradients import GRADIENTS
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -37,7 +37,7 @@ def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False, cast: bool = Fal
         and all(
             each.device == tensors[0].device
             and (type(each) is SymbolicTensor or computes_as_torchs(type(each)))
-            and not torch._C._functorch.is_functorch_wrapped_tensor(each)
+            and not functorch.is_wrapped(each)
             for each in tensors
         )
     )

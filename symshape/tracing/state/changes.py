@@ -11,12 +11,12 @@ from typing import Any
 
 import attrs
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls import variables
 from symshape.calls.alike import NOTHING
 from symshape.calls.naming import item_name
 from symshape.calls.variables import CONTAINERS, Number, Variable, Where, containers_in, is_number
+from symshape.torch_internals import pytree
 from symshape.tracing.state.memos import Missing
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place, same_items
 from symshape.tracing.state.reads import SYMBOLIC

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._library.custom_ops import CustomOpDef
 
+from meta_fns.torch_internals import OperatorBase, OpOverloadPacket
+from symshape.torch_internals.library import CustomOpDef
 from symshape.tracing.state.changes import holds_symbolic
 from symshape.tracing.state.places import MISSING, items_of
 from symshape.tracing.state.reads import Namespace, entries_of
@@ -23,7 +24,7 @@ from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 
 _CONTAINERS = (list, dict, set, deque, bytearray)
-_OPERATORS = (torch._ops.OperatorBase, torch._ops.OpOverloadPacket, CustomOpDef)
+_OPERATORS = (OperatorBase, OpOverloadPacket, CustomOpDef)
 """Torch notes in them where their kernels are, at their first call (private names, checked on 2.13)."""
 _MOST = 20_000  # objects that a function reaches
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls import variables
 from symshape.calls.alike import PLAIN
 from symshape.calls.argument_writes import ArgumentContents, At, Held, Path, paths_of
 from symshape.calls.record_kinds import is_record
 from symshape.calls.variables import containers_in
+from symshape.torch_internals import pytree
 from symshape.tracing.state.changes import Change
 from symshape.tracing.symbolic.keys import plain_key, with_plain_keys
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import dispatch
 from symshape.tracing.state.loads import read_slot
 from symshape.tracing.state.places import Attribute
 from symshape.tracing.state.recorder import Recorder
@@ -95,7 +96,7 @@ class Gradients:
 
 def leaves(outputs: Iterable[Any]) -> list[torch.Tensor]:
     """The tensors that would get gradients if autograd ran backwards from some tensors or edges of its graph."""
-    with torch._C.DisableTorchFunction():
+    with dispatch.DisableTorchFunction():
         waiting = [getattr(each, "grad_fn", None) or getattr(each, "node", None) for each in outputs]
         found = [each for each in outputs if isinstance(each, torch.Tensor) and each.grad_fn is None]
     seen: set[Any] = set()

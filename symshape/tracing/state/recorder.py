@@ -21,6 +21,7 @@ from symshape.calls.naming import item_name
 from symshape.calls.variables import Variable, Where
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Lifted
+from symshape.torch_internals import functorch
 from symshape.tracing.state import flags
 from symshape.tracing.state.instrument import Hooks
 from symshape.tracing.state.places import MISSING, Answer, Attribute, Cell, Place, WeakAttribute, same
@@ -174,12 +175,12 @@ class Recorder(Reads):
         Raises:
             UnsupportedError: one was read.
         """
-        if torch._C._functorch.peek_interpreter_stack() is None:
+        if functorch.interpreters() is None:
             return
         read = [(each.value, each.name) for each in self.places]
         read += [(item, each.name) for each in self.containers for item in each.items or ()]
         for value, name in read:
-            if isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value):
+            if isinstance(value, torch.Tensor) and functorch.is_wrapped(value):
                 raise UnsupportedError(_OF_A_TRANSFORM.format(name))
         if not all(each.constant or id(each.tensor) in self.tensors for each in lifted):
             raise UnsupportedError(_OF_A_TRANSFORM.format("a default, a partial or the like"))

@@ -24,6 +24,7 @@ import attrs
 import torch
 
 from symshape.calls.arguments import layout_of
+from symshape.torch_internals import dispatch, functorch
 from symshape.tracing.state.comparison import UNREADABLE
 from symshape.tracing.state.lookups import Lookup
 from symshape.tracing.state.metadata import of_tensor
@@ -124,13 +125,13 @@ def are_alike(old: torch.Tensor, new: torch.Tensor) -> bool:
     """Whether no program can tell two tensors apart but by what they hold, which object they are, and attributes."""
     if type(old) is not type(new) or type(old) not in _TENSORS or new.layout is not torch.strided:
         return False
-    if torch._C._functorch.is_functorch_wrapped_tensor(new):  # by a transform around the call
+    if functorch.is_wrapped(new):  # by a transform around the call
         return False
     return _properties(old) == _properties(new)
 
 
 def _properties(tensor: torch.Tensor) -> tuple[Any, ...]:
-    with torch._C.DisableTorchFunction():
+    with dispatch.DisableTorchFunction():
         hooks = tensor._backward_hooks, tensor._post_accumulate_grad_hooks
         return (
             of_tensor(tensor),

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from symshape.torch_internals import dispatch
 from symshape.tracing.state import flags, lookups, process_groups, trusted
 from symshape.tracing.state.classes import (
     class_as_it_is,
@@ -208,7 +209,7 @@ def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
     """A real tensor: a parameter, a buffer, a global."""
     recorder.tensors.setdefault(id(value), name)
     recorder.namespace(name, value.__dict__)
-    with torch._C.DisableTorchFunction():  # what is asked here is not for our mode
+    with dispatch.DisableTorchFunction():  # what is asked here is not for our mode
         hooks = value._backward_hooks
         recorded = value.requires_grad and torch.is_grad_enabled()
     if recorded:

@@ -11,15 +11,16 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
-from torch._ops import OpOverload
 
 from meta_fns import TensorSpec
 from meta_fns.core import dense, layout
+from meta_fns.torch_internals import OpOverload
 from symshape.calls.alike import PLAIN
 from symshape.calls.questions import ABSENT, Question
 from symshape.errors import UnsupportedError
 from symshape.graph.reshape_copies import Copied
 from symshape.graph.steps import Step, Value
+from symshape.torch_internals import pytree
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.nodes.texts import wants_value
@@ -147,7 +148,7 @@ class SymbolicTensor(torch.Tensor):
         answer = METADATA.get(func)
         if answer is not None:
             return answer(*args)
-        for arg in torch.utils._pytree.tree_leaves((args, kwargs)):
+        for arg in pytree.tree_leaves((args, kwargs)):
             if type(arg) is SymbolicTensor and not arg._tracer.closed:
                 return arg._tracer.dispatch(func, args, kwargs or {})
         raise UnsupportedError(

@@ -10,6 +10,7 @@ import torch
 
 from guards.terms import boolean
 from guards.terms.term import Term
+from symshape.torch_internals import operators
 from symshape.tracing.symbolic.nodes import choices
 from symshape.tracing.symbolic.nodes.environment import Environment, Message
 from symshape.tracing.symbolic.nodes.node import Node, is_int_node
@@ -148,7 +149,7 @@ def _check_in_progress() -> tuple[Message, type[Exception] | None]:
     for _ in range(6):
         if frame is None:
             break
-        if frame.f_code is torch._check_with.__code__:
+        if frame.f_code is operators.checking.__code__:
             return frame.f_locals.get("message") or "", frame.f_locals.get("error_type")
         frame = frame.f_back
     return "", None

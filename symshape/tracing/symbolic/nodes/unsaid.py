@@ -13,11 +13,11 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-import torch
+from symshape.torch_internals import operators
 
 _CHECKS = {("transformers.utils.import_utils", "torch_compilable_check")}
 """Functions of others, whose second argument is a message: module and name."""
-_OF_TORCH = {id(torch._assert)}
+_OF_TORCH = {id(operators.asserting)}
 _NAMES = frozenset(("msg", "message"))
 _FORMATS = frozenset(("format", "format_map", "__format__"))
 
