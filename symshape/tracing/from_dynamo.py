@@ -25,6 +25,7 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.steps import Input, Node, Step, values_in, written_values
 from symshape.torch_internals import pytree
+from symshape.torch_internals.dispatch import DisableTorchFunction
 from symshape.torch_internals.dynamo import FakeTensor, guard_scalar
 from symshape.tracing.asked_numbers import COMPARE
 from symshape.tracing.capture import between_traces
@@ -143,14 +144,14 @@ class _Numbers(NoData):
 
     def _theirs(self, number: FloatTerm | float) -> Any:
         """A number as Dynamo has it: what is computed or asked of it leaves its guards."""
-        memos = {name: each.item_memo for name, each in self._known.items()}
+        memos = {name: _memo(each) for name, each in self._known.items()}
         return number.evaluate({}, memos) if isinstance(number, FloatTerm) else number
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
         """Their values, from now on guarded by Dynamo; None: it is made of others."""
         if not self.is_argument(term):
             return None
-        return {name: float(guard_scalar(self._known[name].item_memo)) for name in term.unbacked()}
+        return {name: float(guard_scalar(_memo(self._known[name]))) for name in term.unbacked()}
 
     def without_unread(self, steps: Sequence[Step], outputs: Sequence[Any]) -> tuple[Step, ...]:
         """The steps but for those that read a number which nothing needs but as it is in every call."""
@@ -162,6 +163,15 @@ class _Numbers(NoData):
             for step in steps
             if not (isinstance(step, Node) and step.op is _ITEM and step.bindings[0].symbol in unread)
         )
+
+
+def _memo(known: Any) -> Any:
+    """Return the number that Dynamo made a tensor of.
+
+    From torch 2.14 on its look-up reads the tensor's version, which a trace would refuse as a read of the program's.
+    """
+    with DisableTorchFunction():
+        return known.item_memo
 
 
 def _is_number(known: Any) -> bool:
