@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ import attrs
 import torch
 
 from guards.sets.guard import Guard
-from symshape.errors import InputError, RunnerError, UnsupportedError
+from symshape.errors import FallbackWarning, InputError, RunnerError, UnsupportedError
 from symshape.frontends.dynamo_aot import ProvenCalls, doubt, is_straight, kernels_of_torch, written
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive, as_it_came
 from symshape.frontends.dynamo_inductor import compiled_by_inductor
@@ -37,7 +38,7 @@ from symshape.runtime.plain_calls import may_be_plain
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.torch_internals.compile_context import TracingContext
 from symshape.torch_internals.dynamo import TorchDynamoException, aot_autograd
-from symshape.torch_internals.private import refusal
+from symshape.torch_internals.private import refusal, refuse_if_missing
 from symshape.tracing.from_dynamo import retraced
 from symshape.tracing.traced_modes import nothing_left_entered
 
@@ -77,10 +78,9 @@ def symshape_backend(
     given = [words.argument(node) for node in gm.graph.nodes if node.op == "placeholder"]
 
     impossible = refusal()
-    if impossible is not None:
-        if fullgraph:
-            raise impossible
-        return _refused(gm, words.origin, given, chosen, impossible)
+    if impossible is not None and not fullgraph:
+        return _eagerly(gm, impossible)
+    refuse_if_missing()
     plain = runner == "auto" and not fullgraph and may_be_plain(chosen)
     direct = None if runner == "inductor" else _without_gradients(gm, words.origin, given, runner, fullgraph, chosen)
     if direct is not None:
@@ -102,6 +102,12 @@ def symshape_backend(
             raise
         refused = error if isinstance(error, UnsupportedError) else refused_by_torch(error)
     return _refused(gm, words.origin, given, chosen, refused)
+
+
+def _eagerly(gm: torch.fx.GraphModule, why: Exception) -> Callable[..., Any]:
+    """Return Dynamo's graph itself, with a warning that says why it is not served."""
+    warnings.warn(f"a graph of torch.compile runs eagerly: {why}", FallbackWarning, stacklevel=2)
+    return gm.forward
 
 
 def _as_dynamo_made_it(
