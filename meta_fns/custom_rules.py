@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import attrs
-from torch._ops import OpOverload, OpOverloadPacket
 
 from meta_fns.core import registry
 from meta_fns.core.cost_rule import CostRule, OpCall
@@ -14,6 +13,7 @@ from meta_fns.core.registry import Rule
 from meta_fns.core.sizes import Size
 from meta_fns.errors import MetaError
 from meta_fns.padding.pointwise import pointwise
+from meta_fns.torch_internals import OpOverload, OpOverloadPacket
 
 __all__ = ["register_rule"]
 
@@ -79,7 +79,7 @@ def _overload(op: Any) -> OpOverload:
         return registry.resolve(op)
     found = getattr(op, "_opoverload", op)
     if isinstance(found, OpOverloadPacket):
-        overloads = found.overloads()
+        overloads = found.overloads()  # type: ignore[no-untyped-call]
         if len(overloads) != 1:
             raise MetaError(f"{found} has the overloads {', '.join(overloads)}: pass one of them")
         found = getattr(found, overloads[0])

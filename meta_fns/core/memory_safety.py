@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from torch._ops import OpOverload
-
 from meta_fns.core.inference import infer
 from meta_fns.errors import DataDependentOutput, ShapeError
+from meta_fns.torch_internals import OpOverload
 
 __all__ = ["MemorySafety", "check_memory", "memory_safety"]
 

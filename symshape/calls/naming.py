@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.calls.alike import PLAIN, Same, field_names, may_have_parts, parts_of
+from symshape.torch_internals import pytree
 
 LONGEST = 100
 """Characters of one key or constant in a message: names of deeply nested parameters fit."""

@@ -2,7 +2,7 @@
 
 AOTAutograd traces a graph once more, makes every write functional, drops what nothing reads, and calls decompositions
 in Python in place of torch's kernels.  Each of the four can differ from eager.  A graph with such a doubt runs as
-Dynamo made it.  (Private names of torch used here were checked on 2.11 to 2.13.)
+Dynamo made it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
-from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
+from meta_fns.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 from symshape.errors import UnsupportedError
 from symshape.runtime.runners.overlaps import may_overlap
+from symshape.torch_internals import functorch, pytree
 from symshape.torch_internals.autograd import top_saving_hooks
+from symshape.torch_internals.compile_context import TracingContext
+from symshape.torch_internals.dispatch import DispatchKey
 
 __all__ = ["KernelsOfTorch", "ProvenCalls", "doubt", "is_straight", "kernels_of_torch", "written", "written_by"]
 
@@ -176,7 +178,7 @@ def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
     elif _asks_in_place(node):
         found = [node.args[0] if node.args else node.kwargs.get("input")]
     found.append(node.kwargs.get("out"))
-    return [each for each in torch.utils._pytree.tree_leaves(found) if isinstance(each, torch.fx.Node)]
+    return [each for each in pytree.tree_leaves(found) if isinstance(each, torch.fx.Node)]
 
 
 def _asks_in_place(node: torch.fx.Node) -> bool:
@@ -196,7 +198,8 @@ def _may_overlap(node: torch.fx.Node, target: torch.fx.Node) -> bool:
     if not isinstance(written, torch.Tensor):
         return True
     sizes, strides = written.size(), written.stride()
-    if any(isinstance(stride, int) and stride == 0 and size != 1 for size, stride in zip(sizes, strides, strict=True)):
+    pairs: Iterator[tuple[Any, Any]] = zip(sizes, strides, strict=True)  # integers, or symbolic
+    if any(isinstance(stride, int) and stride == 0 and size != 1 for size, stride in pairs):
         return True
     others = (each for each in node.all_input_nodes if each is not target)
     values = (each.meta.get("example_value") for each in others)
@@ -206,16 +209,15 @@ def _may_overlap(node: torch.fx.Node, target: torch.fx.Node) -> bool:
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors lie in one storage, as far as torch says so."""
     try:
-        return _inside(one).untyped_storage()._cdata == _inside(other).untyped_storage()._cdata
+        return bool(_inside(one).untyped_storage()._cdata == _inside(other).untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):  # no storage
         return True
 
 
 def _inside(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor that ``torch.func``'s transforms have wrapped."""
-    functorch: Any = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = functorch.get_unwrapped(tensor)
+    while functorch.is_wrapped(tensor):
+        tensor = functorch.unwrapped(tensor)
     return tensor
 
 
@@ -234,13 +236,13 @@ def _dead(nodes: Sequence[torch.fx.Node], writing: set[torch.fx.Node]) -> Iterat
 
 
 # -- reasons against a call
-def written(arguments: int) -> Sequence[int] | None:
+def written(arguments: int) -> Sequence[int]:
     """Return the positions of the arguments that the graph writes to, which AOTAutograd has just traced.
 
     Args:
         arguments: how many there are; all of them count as written where AOTAutograd's notes do not fit.
     """
-    context = torch._guards.TracingContext.try_get()
+    context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     known = [] if metadata is None else metadata.input_info
     if len(known) != arguments:

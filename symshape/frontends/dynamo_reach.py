@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from symshape.frontends.dynamo_aot import written_by
+from symshape.torch_internals import pytree
 
 __all__ = ["reached", "without_zeros"]
 

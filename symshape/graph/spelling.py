@@ -229,7 +229,7 @@ def within_memory(op: Any) -> Callable[..., Any]:
 def _sizes_of(arg: Any) -> Hashable:
     if isinstance(arg, torch.Tensor):
         return arg.shape
-    return tuple(map(_sizes_of, arg)) if isinstance(arg, (list, tuple)) else arg  # type: ignore[no-any-return]
+    return tuple(map(_sizes_of, arg)) if isinstance(arg, (list, tuple)) else arg
 
 
 def indexed(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from symshape.torch_internals.private import needed
 
 interpreters: Callable[[], Any] = needed("torch._C._functorch.peek_interpreter_stack")
+interpreter_stack: Callable[[], Any] = needed("torch._C._functorch.get_interpreter_stack")
 interpreters_cleared: Callable[[], AbstractContextManager[Any]] = needed(
     "torch._functorch.pyfunctorch.temporarily_clear_interpreter_stack"
 )

@@ -9,6 +9,8 @@ from symshape.torch_internals.private import needed, optional
 
 variable_functions: Any = needed("torch._C._VariableFunctions")
 nn: Any = needed("torch._C._nn")
+may_overlap_itself: Callable[[Any], int] = optional("torch._debug_has_internal_overlap", lambda tensor: 2)
+"""Says quickly whether elements of a tensor share memory: 0 no, 1 yes, 2 too hard to say."""
 softmax: Any = needed("torch._softmax")
 asserting: Any = optional("torch._assert", None)
 checking: Any = needed("torch._check_with")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
 from symshape.calls.variables import CONTAINERS, Shared
+from symshape.torch_internals import pytree
 from symshape.tracing.state.changes import Change, Changes
 
 

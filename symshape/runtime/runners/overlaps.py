@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 __all__ = ["may_overlap", "overlap", "overlaps_itself"]
+from symshape.torch_internals import operators
 
 
 def overlap(inputs: Iterable[tuple[torch.Tensor, bool]], others: Iterable[torch.Tensor]) -> bool:
@@ -32,7 +33,7 @@ def may_overlap(inputs: Sequence[tuple[torch.Tensor, bool]]) -> bool:
     """Return what :func:`overlap` does without other tensors; quicker where no two inputs share a storage."""
     ranges: list[tuple[int, int, bool]] = []
     for tensor, written in inputs:
-        if written and torch._debug_has_internal_overlap(tensor) and overlaps_itself(tensor):  # type: ignore[attr-defined]
+        if written and operators.may_overlap_itself(tensor) and overlaps_itself(tensor):
             return True
         storage = tensor.untyped_storage()
         start = storage.data_ptr()

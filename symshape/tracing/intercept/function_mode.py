@@ -1,7 +1,4 @@
-"""Torch functions answered before C++: questions about shapes, and the composites of ``composites.py``.
-
-C++ would come back to Python for each piece of a shape; here ``x.shape`` is one look.
-"""
+"""Torch functions that are answered before C++: questions about shapes, and the composites of ``composites.py``."""
 
 from __future__ import annotations
 
@@ -327,16 +324,13 @@ class FunctionMode(TorchFunctionMode):
             if kwargs["out"] is not None:
                 return PRODUCTS.get(func, func)(*args, **kwargs)
             kwargs = {name: each for name, each in kwargs.items() if name != "out"}
-        if func in vmapped_ops.RULES and torch._C._functorch.peek_interpreter_stack() is not None:
-            found = vmapped_ops.call(func, args, kwargs)
-            if found is not NotImplemented:
-                return found
+        if func in vmapped_ops.RULES and (found := vmapped_ops.call(func, args, kwargs)) is not NotImplemented:
+            return found
         if func in REPEATED:
             if func is ATTENTION:
                 args, kwargs = self._masks.left_out(args, kwargs)
             ours = bool(args) and (type(args[0]) is SymbolicTensor or _is_indexed(func, args))
-            handler = _handlers.get(func) if ours else None
-            handler = handler or PRODUCTS.get(func, func)
+            handler = (_handlers.get(func) if ours else None) or PRODUCTS.get(func, func)
             return self._repeats.call(func, args, kwargs, handler)
         if args and type(args[0]) is SymbolicTensor:
             handler = _handlers.get(func)

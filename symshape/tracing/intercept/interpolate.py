@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from symshape.torch_internals import functorch
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
@@ -78,7 +79,7 @@ def of_outside(input: torch.Tensor, size: Any = None, scale_factor: Any = None, 
 
     A tensor inside of a transform of ``torch.func`` may have symbolic sizes itself.
     """
-    if torch._C._functorch.is_functorch_wrapped_tensor(input):
+    if functorch.is_wrapped(input):
         return interpolate(input, size, scale_factor, *args, **kwargs)
     given = scale_factor if size is None else size
     each = given if isinstance(given, (list, tuple)) else (given,)

@@ -15,7 +15,7 @@ import torch
 from symshape.tracing.intercept.number_operators import is_ours, of_numpy
 
 _MOST_SORTED = 4  # sizes: the terms of more are long
-_VIEWS = ({}.keys(), {}.values(), iter([]), iter(()), iter({}))
+_VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), iter([]), iter(()), iter({}))
 _ITERABLES = {map, filter, zip, set, frozenset, enumerate, reversed, GeneratorType, *map(type, _VIEWS)}
 """Iterables of Python's own, which may be read once."""
 

@@ -17,7 +17,8 @@ from symshape.tracing.intercept.vmapped_branches import under_gradients
 def _masked_select(input: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's own name
     """``torch.masked_select`` by indexing, whose gradient takes symbolic sizes."""
     tensor, chosen = torch.broadcast_tensors(input, mask)
-    return tensor[chosen]
+    found: torch.Tensor = tensor[chosen]
+    return found
 
 
 def _where_wrapped(handler: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:

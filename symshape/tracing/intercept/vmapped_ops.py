@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 import torch
 import torch.nn.functional as F
-from torch._C._functorch import TransformType, get_unwrapped, is_batchedtensor, is_gradtrackingtensor
 
 from symshape.errors import UnsupportedError
+from symshape.torch_internals import functorch, operators
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -168,8 +168,12 @@ def can_be_batched(tensors: Tensors) -> bool:
     A tensor without a batch must not have gradients: each example would have its own.  Nor may autograd outside of the
     transforms record the call, as the gradient of ``grad`` is computed without a history.
     """
-    kinds = [each.key() for each in torch._C._functorch.get_interpreter_stack() or ()]
-    if kinds.count(TransformType.Vmap) != 1 or kinds.count(TransformType.Grad) != len(kinds) - 1 or len(kinds) > 2:
+    kinds = [each.key() for each in functorch.interpreter_stack() or ()]
+    if (
+        kinds.count(functorch.TransformType.Vmap) != 1
+        or kinds.count(functorch.TransformType.Grad) != len(kinds) - 1
+        or len(kinds) > 2
+    ):
         return False
     if any(torch.is_autocast_enabled(kind) for kind in {each.device.type for each in tensors}):
         return False
@@ -198,16 +202,18 @@ class _Look:
 
 def _look(tensor: torch.Tensor) -> _Look:
     has_batch = has_gradients = False
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        has_batch |= is_batchedtensor(tensor)
-        has_gradients |= is_gradtrackingtensor(tensor) and tensor.requires_grad
-        tensor = get_unwrapped(tensor)
+    while functorch.is_wrapped(tensor):
+        has_batch |= functorch.is_batched(tensor)
+        has_gradients |= functorch.is_gradient_wrapper(tensor) and tensor.requires_grad
+        tensor = functorch.unwrapped(tensor)
     symbolic = type(tensor) is SymbolicTensor and any(type(size) is IntNode for size in tensor._spec.sizes)
     return _Look(has_batch, has_gradients, has_batch and symbolic, tensor.requires_grad)
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
-    """The result of a call of an op that is here, or ``NotImplemented``."""
+    """Return the result of a call of an op that is here, or ``NotImplemented``: no transform is around it, say."""
+    if functorch.interpreters() is None:
+        return NotImplemented
     try:
         found = RULES[function](*args, **kwargs or {})
     except (TypeError, AttributeError):  # other arguments than the rule knows
@@ -345,8 +351,8 @@ def _is_tensor(value: Any) -> bool:
 _NAMED: dict[Any, Any] = {}
 RULES: dict[Any, Rule] = {
     torch.cat: _joined,
-    **dict.fromkeys((torch._C._nn.gelu, F.gelu), _of_each(F.gelu)),
-    **dict.fromkeys((torch._C._nn.glu, F.glu), lambda x, dim=-1: _glu([x], dim)),
+    **dict.fromkeys((operators.nn.gelu, F.gelu), _of_each(F.gelu)),
+    **dict.fromkeys((operators.nn.glu, F.glu), lambda x, dim=-1: _glu([x], dim)),
     **dict.fromkeys((torch.index_select, torch.Tensor.index_select), _selected),
     **dict.fromkeys(
         (torch.gather, torch.Tensor.gather),

@@ -135,7 +135,7 @@ def test_packed_sequences(name: str, ordered: bool) -> None:
 
 
 def test_the_dtype_of_a_packed_lstm_depends_on_the_lengths() -> None:
-    """oneDNN runs sequences of one length only, in the dtype of autocast: a trace cannot know the dtype."""
+    """The kernel of oneDNN runs sequences of one length only, in the dtype of autocast: a trace cannot know the dtype."""
     net = _net("LSTM")
 
     @torch.no_grad()
@@ -219,7 +219,7 @@ def test_other_runners(runner: Any) -> None:
 
 
 def test_a_batch_without_elements_is_decomposed() -> None:
-    """oneDNN has no layer for a batch without elements, and the decomposition returns other dtypes."""
+    """There is no kernel of oneDNN for a batch without elements, and the decomposition returns other dtypes."""
     net = _net("LSTM").eval()
     skip_without_kernels(_cast(net), torch.randn(2, 3, 4))
     mine: Any = symshape.compile(_cast(net), dynamic=True)
