@@ -135,7 +135,7 @@ def test_packed_sequences(name: str, ordered: bool) -> None:
 
 
 def test_the_dtype_of_a_packed_lstm_depends_on_the_lengths() -> None:
-    """The kernel of oneDNN runs sequences of one length only, in the dtype of autocast: a trace cannot know the dtype."""
+    """The kernel of oneDNN runs sequences of one length, in the dtype of autocast: a trace cannot know the dtype."""
     net = _net("LSTM")
 
     @torch.no_grad()
