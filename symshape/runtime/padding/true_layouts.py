@@ -16,7 +16,8 @@ import torch
 from guards.terms import fold
 from guards.terms.term import Term
 from meta_fns import TensorSpec
-from meta_fns.core.registry import lookup
+from meta_fns.core.registry import NO_CONTEXT, lookup
+from meta_fns.errors import MetaError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.reshape_copies import LAYS_OUT_AFRESH
@@ -84,7 +85,7 @@ class TrueLayouts:
             for node in self._nodes:
                 made = _inferred(node, real)
                 specs.update((output, spec) for output, spec in zip(node.outputs, made, strict=True) if output)
-        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, MetaError, RuntimeError, TypeError, ValueError):
             return True
         return any(_lies(specs[value]) != _lies(_by_formula(value.spec, values)) for value in self._results)
 
@@ -97,13 +98,17 @@ def _has_idle_strides(spec: TensorSpec) -> bool:
 def _inferred(node: Node, real: Any) -> list[Any]:
     """Return the metadata of what a node makes.
 
-    Raises: LookupError where no rule tells.
+    Raises: LookupError where no rule tells; DataDependentOutput where the data decide on a size.
     """
     rule = lookup(node.op)
-    if rule is None or rule.data_dependent:
+    if rule is None:
         raise LookupError(node.op)
-    args = [map_argument(arg, real) for arg in node.args]
-    made = rule.fn(*args, **{name: map_argument(arg, real) for name, arg in node.kwargs.items()})
+    context = [NO_CONTEXT] if rule.data_dependent else []
+    made = rule.fn(
+        *context,
+        *(map_argument(arg, real) for arg in node.args),
+        **{name: map_argument(arg, real) for name, arg in node.kwargs.items()},
+    )
     return [made] if node.single else list(made)
 
 
