@@ -10,7 +10,7 @@ from torch import nn
 
 from tests.worlds.world import World, on, world
 
-TWICE = "2 containers kept twice"
+TWICE = "3 containers kept twice"
 CALLS = [on(2, 3), on(4, 3), on(5, 3)]
 
 

@@ -249,11 +249,6 @@ def call_impl_of_nn_module() -> World:
 
 
 @world(DISPATCH)
-def wrapped_call_impl_of_nn_module() -> World:
-    return _of_module("_wrapped_call_impl", _plus_one(nn.Module._wrapped_call_impl))
-
-
-@world(DISPATCH)
 def call_of_nn_module() -> World:
     return _of_module("__call__", _plus_one(nn.Module.__call__))
 

@@ -116,9 +116,12 @@ class Replacement:
         return all(each is other or self._noted(each, other) for each, other in derived)
 
     def _noted(self, old: Any, new: Any) -> bool:
-        """A dictionary of an object that was exchanged: what was read of it is compared item by item."""
-        known = self._new.get(id(old), _UNKNOWN)
-        return bool(known is new) if known is not _UNKNOWN else self._note(old, new)
+        """Note a dictionary of an object that was exchanged: what was read of it is compared item by item.
+
+        A place of the old object may have said before that the dictionary stands for itself. The next round asks again.
+        """
+        known = self._new.get(id(old), old)
+        return bool(known is new) or (known is old and self._note(old, new))
 
 
 def are_alike(old: torch.Tensor, new: torch.Tensor) -> bool:
