@@ -102,7 +102,7 @@ def holding(item: Any) -> Term:
 
 
 def check_names(ranges: Any, written: Iterable[Any]) -> None:
-    """Refuses a range for a name that nothing written mentions, while something mentioned has no range: a slip.
+    """Refuse a range for a name that nothing written mentions, while something mentioned has no range: a slip.
 
     Ranges of further symbols beside those of all that are mentioned do no harm.
 
@@ -117,7 +117,7 @@ def check_names(ranges: Any, written: Iterable[Any]) -> None:
     named: set[str] = set()
     ranges = checked_ranges(ranges)
     for each in written:
-        named.update([s.name for s in condition_of(each).symbols])
+        named.update([s.name for s in term_of(each, "check_names").symbols])
     if not ranges.keys() - named:
         return
     for each in written:

@@ -102,7 +102,7 @@ def defined(term: Term) -> Term:
     >>> from guards.terms.boolean import ite, lt
     >>> n, d = symbol("n"), symbol("d")
     >>> defined(n % d), defined(ite(lt(n, 2), n, n // d))
-    (<d != 0>, <n <= 1 or d != 0>)
+    (<d != 0>, <d != 0 or n <= 1>)
     """
     return _Divisors(None).defined(term) if partial(term) else boolean.TRUE
 

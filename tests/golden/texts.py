@@ -145,6 +145,14 @@ def _undecided() -> bool:
         return bool(n > 5)
 
 
+def _untested_torch() -> None:
+    from symshape.torch_internals.private import warn_of_version
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", symshape.UntestedTorchWarning)
+        warn_of_version("9.9.0")
+
+
 FAILING: dict[str, Callable[[], object]] = {
     "guards.ParseError": lambda: guards.parse("s0 + import"),
     "guards.Contradiction": lambda: guards.prove("s0 > 1", assume=["s0 < s1", "s1 < s0"]),
@@ -152,6 +160,8 @@ FAILING: dict[str, Callable[[], object]] = {
     "guards.CannotSolve": lambda: guards.solve("s0*s0*s0 + s0*s1 == 7*s2 + s0 % s1", "s0"),
     "guards.FormatError": lambda: guards.from_json('{"version": 99}'),
     "guards.Undecided": _undecided,
+    "guards.ArgumentError": lambda: guards.prove("s0 > 1", ranges=[("s0", 1)]),  # type: ignore[arg-type]
+    "guards.Missing": lambda: guards.GuardSet("s0 > s1").holds({"s0": 3}),
     **_wrong_ops(),
     "symshape.InputError": lambda: symshape.trace(halve, torch.ones(8), part=3),
     "symshape.DimError": lambda: symshape.trace(halve, torch.ones(8), dynamic={"y": {0: Dim("n")}}),
@@ -166,6 +176,7 @@ FAILING: dict[str, Callable[[], object]] = {
     "symshape.RuntimeAssertionError": lambda: symshape.trace(asserted, torch.ones(8))(torch.zeros(8)),
     "symshape.VerificationError": _wrong_entry,
     "symshape.FallbackWarning": _fallen_back,
+    "symshape.UntestedTorchWarning": _untested_torch,
     "symshape.RunnerError": lambda: symshape.compile(larger, runner="fast"),
 }
 

@@ -117,7 +117,6 @@ WRONG: dict[str, tuple[Callable[[], object], type[GuardsError], str]] = {
     "z3": (lambda: guards.to_z3("s0 > 1"), ArgumentError, "read a text by guards.parse"),
     "ask": (lambda: guards.ask(Facts(), "s0 > 1"), ArgumentError, "ask takes a condition as a term, not str"),
     "ask of nothing": (lambda: guards.ask(3, TERM), ArgumentError, "ask takes facts of the class Facts, not int"),
-    "sums": (lambda: symbol("s0") + "x", ArgumentError, "an integer term is needed here, not str"),
     "text": (lambda: parse([1]), GuardsError, "a text is needed, not list"),
     "explain": (lambda: guards.explain(3, {}), ArgumentError, "explain takes a guard set"),
     "sets": (lambda: guards.certify({"s0": (0, 1)}, 3), ArgumentError, "certify takes several guard sets, not int"),

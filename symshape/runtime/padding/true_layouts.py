@@ -8,13 +8,14 @@ serves no call in which eager's results lie otherwise.  The shape rules tell: on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from guards.terms import fold
-from guards.terms.term import Term
+from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from meta_fns.core.registry import NO_CONTEXT, lookup
 from meta_fns.errors import MetaError
@@ -32,7 +33,11 @@ _REMEMBERED = 4096
 
 
 class TrueLayouts:
-    """The layouts of the results of a graph, found without its data."""
+    """The layouts of the results of a graph, found without its data.
+
+    Attributes:
+        exact_from: where all sizes that vary are at least this, results lie as traced, and nobody need ask.
+    """
 
     def __init__(self, graph: Graph) -> None:
         given = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
@@ -49,6 +54,9 @@ class TrueLayouts:
         self._sizes.places([size for value in needed for size in value.spec.sizes if not isinstance(size, int)])
         reshapes = any(node.op is _RESHAPE for node in self._nodes)
         self._always_asked = reshapes or any(_has_idle_strides(value.spec) for value in needed)
+        varying = (getattr(size, "term", size) for value in needed for size in value.spec.sizes)
+        plain = all(isinstance(each, int) or each.op is Op.SYMBOL for each in varying)
+        self.exact_from: float = 2 if plain and not self._always_asked else math.inf
         self._turned = any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes)
         self._said: dict[tuple[tuple[str, int], ...], bool] = {}
 

@@ -111,7 +111,9 @@ class BucketFinder:
             (key[1], *[steps[values[place]] if pads else values[place] for _, place, pads in self._rounding])
         )
         sizes = {name: values[place] for name, place, _ in self._rounding}
-        if bucket is None or self._layouts.differ(sizes):
+        if bucket is None or (
+            min(sizes.values(), default=0) < self._layouts.exact_from and self._layouts.differ(sizes)
+        ):
             return self._find(key)
         self.new = key, (bucket, bucket.place(sizes, self._lend))
         return self.new[1]

@@ -207,7 +207,7 @@ def test_inductor_compiles_forward_and_backward() -> None:
 
 def _reasons(monkeypatch: pytest.MonkeyPatch, compile_inner: Callable[..., object]) -> list[str]:
     """Why a program is not run by Inductor's code where its inner compiler is this one; the result is right."""
-    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx_inner", compile_inner)
+    monkeypatch.setattr("symshape.torch_internals.inductor.compile_fx_inner", compile_inner)
     seen: list[events.Event] = []
     stop = events.subscribe(seen.append)
     compiled = torch.compile(lambda x: x.cos() * 2, backend=symshape_backend, options={"runner": "inductor"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -239,6 +240,7 @@ def strided_of_a_view(x: Tensor) -> Any:
     return view.view(2, 1), y
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo itself asks for it
 @pytest.mark.parametrize("fn", [strided_argument, strided_with_itself, strided_of_a_view])
 @pytest.mark.parametrize("grad", [False, True])
 def test_written_views_with_strides_of_their_own(fn: Callable[[Tensor], Any], grad: bool, way: dict[str, Any]) -> None:
@@ -263,7 +265,8 @@ def doubts(fn: Callable[..., Any], *args: Tensor) -> str:
         found.append(doubt(gm))
         return gm.forward
 
-    torch.compile(fn, backend=noting)(*args)
+    with contextlib.suppress(RuntimeError):  # eager's own: the graph is asked, and need not run
+        torch.compile(fn, backend=noting)(*args)
     (reason,) = found
     return reason
 

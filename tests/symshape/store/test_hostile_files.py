@@ -144,12 +144,14 @@ def test_errors_and_events_quote_files_escaped(content: tuple[str, bytes], tmp_p
     assert "\x1b" not in str(EntryError(ESCAPE))
     assert "\x1b" not in str(Differs(ESCAPE))
     address, whole = content
+    found: list[Any] = []
     for number in _strings(whole)[1::7]:
         changed = _changed(whole, number, ESCAPE)
         assert changed is not None
         _put(tmp_path, address, changed)
-    with told() as found:
-        compiled(Model(), tmp_path)(torch.ones(3, 4))
+        with told() as said:
+            compiled(Model(), tmp_path)(torch.ones(3, 4))
+        found += said
     assert any(isinstance(each, (events.StoreFailed, events.NotServed)) for each in found)
     assert not [each for each in found if "\x1b" in str(each)]
     with pytest.raises(symshape.MissError) as error:
