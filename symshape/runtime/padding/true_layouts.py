@@ -54,7 +54,7 @@ class TrueLayouts:
         self._sizes.places([size for value in needed for size in value.spec.sizes if not isinstance(size, int)])
         reshapes = any(node.op is _RESHAPE for node in self._nodes)
         self._always_asked = reshapes or any(_has_idle_strides(value.spec) for value in needed)
-        varying = (getattr(size, "term", size) for value in needed for size in value.spec.sizes)
+        varying: list[Any] = [getattr(size, "term", size) for value in needed for size in value.spec.sizes]
         plain = all(isinstance(each, int) or each.op is Op.SYMBOL for each in varying)
         self.exact_from: float = 2 if plain and not self._always_asked else math.inf
         self._turned = any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes)
