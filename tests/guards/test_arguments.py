@@ -136,3 +136,9 @@ def test_wrong_arguments_are_errors_of_this_package(name: str) -> None:
 def test_dir_lists_public_names_only(package: Any) -> None:
     listed = {name for name in dir(package) if not name.startswith("__")}
     assert listed == set(package.__all__)
+
+
+def test_a_sum_with_a_text_is_a_type_error() -> None:
+    """Interpreted operators raise an ArgumentError; compiled ones leave Python to raise its own TypeError."""
+    with pytest.raises(TypeError):
+        symbol("s0") + "x"
