@@ -55,7 +55,8 @@ class TrueLayouts:
         reshapes = any(node.op is _RESHAPE for node in self._nodes)
         self._always_asked = reshapes or any(_has_idle_strides(value.spec) for value in needed)
         varying: list[Any] = [getattr(size, "term", size) for value in needed for size in value.spec.sizes]
-        plain = all(isinstance(each, int) or each.op is Op.SYMBOL for each in varying)
+        later = {binding.symbol for node in graph.nodes for binding in node.bindings}  # known at run time alone
+        plain = all(isinstance(each, int) or (each.op is Op.SYMBOL and each.name not in later) for each in varying)
         self.exact_from: float = 2 if plain and not self._always_asked else math.inf
         self._turned = any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes)
         self._said: dict[tuple[tuple[str, int], ...], bool] = {}
