@@ -117,7 +117,8 @@ def check_names(ranges: Any, written: Iterable[Any]) -> None:
     named: set[str] = set()
     ranges = checked_ranges(ranges)
     for each in written:
-        named.update([s.name for s in term_of(each, "check_names").symbols])
+        if isinstance(each, (str, Term)) or stands_for_term(each):  # of anything else its reader says what is wrong
+            named.update([s.name for s in term_of(each, "ranges").symbols])
     if not ranges.keys() - named:
         return
     for each in written:

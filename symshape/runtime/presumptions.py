@@ -34,11 +34,11 @@ class Presumptions:
         return presuming(self._allowed)
 
     def watcher(self) -> Callable[[Failing], None]:
-        """What a program that was just traced tells of its runs in vain."""
+        """Return what a new program calls when one of its data assumptions fails."""
         return self._failed if self._allowed and not self._fullgraph else lambda failing: None
 
     def _failed(self, failing: Failing) -> None:
-        """What a program asserts did not hold in a call, and the function itself had a result."""
+        """Count a call in which an assumption failed and the function itself gave a result."""
         if failing.in_vain < _PATIENCE:
             return
         for entry in self._cache.entries:

@@ -154,7 +154,7 @@ def _rebound(program: Program, found: Replacement, variables: Sequence[Variable]
 
 
 def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) -> bool:
-    """Whether a program writes to an object that was exchanged, returns it, or was told which one it is."""
+    """Return whether a program writes to an exchanged object, returns it, or was told which object it is."""
     writes = [*program.writes, *(() if program.given is None else program.given.writes)]
     written = [*(each.variable for each in writes), *program.variables, *variables]
     if any(_owner(each) in found.changed for each in written):

@@ -94,7 +94,7 @@ class Describing:
 
 
 def present(value: torch.Tensor) -> tuple[Any, ...]:
-    """What :meth:`Describing.tensor` says of a tensor of strides, as it is compared within one process."""
+    """Return the metadata by which a strided tensor is compared within one process."""
     return (
         *(type(value), value.dtype, value.device, value.shape, value.stride(), value.storage_offset()),
         *(value.requires_grad, value.is_leaf, value.is_inference(), value.is_conj(), value.is_neg()),
@@ -168,7 +168,7 @@ def _parts(_: Describing, value: Any) -> Json:
 
 
 def flat_key(key: Any) -> Json:
-    """What ``alike`` answers, as JSON."""
+    """Return a key of ``calls/alike.py`` as JSON."""
     if isinstance(key, tuple):
         return [flat_key(each) for each in key]
     if isinstance(key, type):

@@ -41,7 +41,7 @@ class Root:
 
 
 def memories(values: Iterable[Any]) -> Counter[int]:
-    """How many of the tensors among certain values lie in each memory; those of ``torch.func`` may lie in any."""
+    """Return how many of the values are tensors in each storage; tensors of ``torch.func`` count for every storage."""
     tensors = {id(each): each for each in values if isinstance(each, torch.Tensor) and each.layout is torch.strided}
     if any(map(functorch.is_wrapped, tensors.values())):
         return _Anywhere()
@@ -49,14 +49,14 @@ def memories(values: Iterable[Any]) -> Counter[int]:
 
 
 class _Anywhere(Counter[int]):
-    """Others lie in each memory."""
+    """A count that is 2 for every storage: nobody knows where these tensors lie."""
 
     def __missing__(self, memory: int) -> int:
         return 2
 
 
 def are_alone(tensors: Iterable[torch.Tensor], count: Callable[[int], int]) -> bool:
-    """Whether tensors of one number lie in memory of their own, in which no other one of those counted does."""
+    """Return whether each tensor fills a storage of one element that no other counted tensor shares."""
     memory = [(each.untyped_storage(), each.element_size()) for each in tensors]
     return all(each.nbytes() == size and count(each._cdata) == 1 for each, size in memory)
 

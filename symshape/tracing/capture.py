@@ -349,7 +349,7 @@ def _attends(device: torch.device) -> None:
 
 
 def _world_as_it_was(recorder: Recorder, planted: Planted, changes: Sequence[Changes]) -> None:
-    """What the context managers of a trace do to the world at their ends, unless they did."""
+    """Undo the writes of a trace and put real values back, unless its context managers did so at their ends."""
     with_their_own_code(recorder)
     unfinished = not changes  # an interrupt came before the writes were undone, or while they were
     if unfinished:

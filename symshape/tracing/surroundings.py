@@ -56,7 +56,7 @@ _SWITCHES: Sequence[tuple[Callable[[], Any], Callable[[Any], object]]] = (
 
 
 class Surroundings:
-    """What stands around a trace, as it is now.
+    """The state of torch and Python around a trace, noted so that it can be put back.
 
     Args:
         later: see :meth:`afterwards`.

@@ -104,6 +104,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[GuardsError], str]] = {
     "names": (lambda: prove(TERM, ranges={3: (0, 1)}), ArgumentError, "a name is a text, not int"),
     "set of ranges": (lambda: GuardSet("s0 > 1", ranges=[1]), ArgumentError, "ranges map names of symbols"),
     "range": (lambda: smtlib(TERM, ranges={"s0": 3}), GuardsError, "the range of s0 must be a pair"),
+    "a number with ranges": (
+        lambda: simplify(3.5, ranges={"s0": (1, None)}),
+        ArgumentError,
+        "simplify takes a text, a term, a guard or a guard set, not float",
+    ),
     "facts and ranges": (lambda: simplify("s0", Facts(), ranges={"s0": (0, 1)}), ArgumentError, "not both"),
     "facts": (lambda: bounds("s0", facts=3), ArgumentError, "facts are of the class Facts, not int"),
     "another set": (lambda: SET.implies(3), ArgumentError, "GuardSet.implies takes a guard set, a text, a term"),

@@ -74,7 +74,7 @@ def _on_cuda(program: Program) -> bool:
 
 
 def _padded(order: Order) -> Runner:
-    """Where nobody asked for it, it serves where it is faster, and exact graphs what it refuses."""
+    """Return the padded runner; under ``auto`` it serves only where it is faster, and exact graphs serve the rest."""
     cut = _cutter("padded", order)
     if not order.patient:
         return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)

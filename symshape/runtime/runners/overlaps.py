@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-__all__ = ["may_overlap", "overlap", "overlaps_itself"]
 from symshape.torch_internals import operators
+
+__all__ = ["may_overlap", "overlap", "overlaps_itself"]
 
 
 def overlap(inputs: Iterable[tuple[torch.Tensor, bool]], others: Iterable[torch.Tensor]) -> bool:
