@@ -61,7 +61,7 @@ FLOORS = {
         *("own_packages", "native"),
         *("calls", "graph"),
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
-        *("runtime.pieces", "runtime.padding", "runtime.runners", "runtime"),
+        *("runtime.policy", "runtime.pieces", "runtime.padding", "runtime.runners", "runtime"),
         "store",
         *("exploring", "cost", "planning", "frontends", "frontends.cli"),
     ),

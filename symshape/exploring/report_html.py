@@ -107,7 +107,7 @@ def _as_it_is(part: ServingRecord) -> tuple[str, ...]:
 
 def _told(part: ServingRecord) -> str:
     more = len(part.buckets) - _MOST
-    lines = [part.judgement, f"and {more} more buckets" if more > 0 else "", *part.notes, *part.padding, *part.reasons]
+    lines = [*part.accounts, f"and {more} more buckets" if more > 0 else "", *part.notes, *part.padding, *part.reasons]
     text = "\n".join(line for line in lines if line)
     title = escape(f"{part.part or 'all'}: {part.runner}")
     return f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>" if text else ""

@@ -37,7 +37,8 @@ class ServingRecord:
     Attributes:
         part: which piece; empty for the whole program.
         runner: what runs it.
-        judgement: what the choice between padded and eager calls rests on; empty where nobody left it to be chosen.
+        accounts: estimates of what calls take, then each offer, made or not, with its credit; empty where each call has
+            a bucket.
         buckets: one for each range of sizes.
         notes: what else came of its calls.
         padding: what came of each symbol: padded, with what repairs, or refused, with the line and what would help.
@@ -46,7 +47,7 @@ class ServingRecord:
 
     part: str
     runner: str
-    judgement: str = ""
+    accounts: list[str] = attrs.field(factory=list)
     buckets: list[BucketRecord] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
     padding: list[str] = attrs.field(factory=list)

@@ -327,6 +327,7 @@ class Compiled(Reports, Warming):
             self._changing.learn(history)
             self._traces += 1
             self._trace_ms += program.milliseconds
+            self._graphs.promise.spend(seconds * 1e3)
             self._last_miss = miss or self._last_miss
             if miss is not None and events.anybody():
                 events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))

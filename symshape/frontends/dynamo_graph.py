@@ -234,6 +234,7 @@ class DynamoGraph:
         self._entry = Entry(self._traces, program, name, runner, builder(program.graph.output_tree))
         self._traces += 1
         self._trace_ms += program.milliseconds
+        self._graphs.promise.spend(program.milliseconds)
         sources = [slot.source for slot in program.slots]
         run = boxed if name == "eager" else runner.run
         self._check = _check_of(program, self._demanded)

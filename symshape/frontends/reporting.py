@@ -85,7 +85,7 @@ def _served(served: ServingRecord) -> Iterator[str]:
         yield f"{served.part} runs as it is:"
     elif served.part:
         yield f"{served.part}: {served.runner}"
-    lines = [served.judgement] if served.judgement else []
+    lines = [*served.accounts]
     lines += [_bucket(each) for each in served.buckets]
     lines += [*served.notes, *served.padding, *served.reasons]
     yield from (f"  {line}" for line in lines) if served.part else lines

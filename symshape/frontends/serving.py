@@ -92,7 +92,7 @@ def serving_of(entry: Entry, costs: Costs | None = None) -> list[ServingRecord]:
         if runner.failures:
             notes.append(f"given up for lack of memory: {runner.failures} times")
         padding = str(runner.padding()).splitlines()
-        found.append(ServingRecord(part, runner.describe(), runner.judgement, buckets, notes, padding))
+        found.append(ServingRecord(part, runner.describe(), runner.accounts(), buckets, notes, padding))
     return found
 
 

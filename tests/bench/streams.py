@@ -47,13 +47,23 @@ class Buckets:
 
 @attrs.frozen
 class Stream:
-    """A model and the calls that it gets; None for buckets where nobody could write them: data decides on sizes."""
+    """A model and the calls that it gets.
+
+    Attributes:
+        run: the model, or a whole step of training.
+        sizes: draws the sizes of a call.
+        arguments: makes the arguments of a call.
+        buckets: by hand; None where nobody could write them (data decides on sizes), or nobody did.
+        near: which of the sizes gives way where sizes are not to repeat.
+        trains: whether a call is a step of training, which computes gradients and changes the model.
+    """
 
     run: Call
     sizes: Callable[[random.Random], Sizes]
     arguments: Callable[[Sizes], Tensors]
     buckets: Buckets | None
     near: int = -1
+    trains: bool = False
 
     def draw(self, count: int, rng: random.Random, seen: set[Sizes]) -> list[Sizes]:
         """Sizes that are not among those seen, which they join; the number ``near`` of them gives way."""
@@ -102,7 +112,7 @@ def make(name: str, device: torch.device, *, tiny: bool) -> Stream:
     Raises: NotHere if a library that it needs is not installed.
     """
     torch.manual_seed(0)
-    return STREAMS[name](device, torch.float32 if device.type == "cpu" else torch.bfloat16, tiny)
+    return (STREAMS | WITHOUT_BUCKETS)[name](device, torch.float32 if device.type == "cpu" else torch.bfloat16, tiny)
 
 
 def _transformers() -> Any:
@@ -416,6 +426,162 @@ class _Growth:
         return self.batch, self.length
 
 
+class MessagePassing(nn.Module):
+    """Three rounds of messages over the edges of a batch of graphs, and a mean over the nodes of each graph."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(16, width)
+        self.rounds = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(3))
+        self.last = nn.Linear(width, 1)
+
+    def forward(self, nodes: torch.Tensor, edges: torch.Tensor, graph_of: torch.Tensor, graphs: int) -> Tensors:
+        """``nodes`` (nodes, 16), ``edges`` (2, edges), ``graph_of`` (nodes,); a number for each graph."""
+        x = self.first(nodes)
+        for each in self.rounds:
+            sent = torch.zeros_like(x).index_add(0, edges[1], x[edges[0]])
+            x = F.relu(each(torch.cat([x, sent], 1)))
+        zeros = torch.zeros(graphs, x.shape[1], device=x.device, dtype=x.dtype)
+        count = torch.zeros(graphs, device=x.device, dtype=x.dtype).index_add(0, graph_of, torch.ones_like(x[:, 0]))
+        mean = zeros.index_add(0, graph_of, x) / count.clamp(min=1)[:, None]
+        return (self.last(mean),)
+
+
+def graphs(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
+    """Batches of graphs: nodes, edges and graphs vary, and the number of graphs is an integer argument."""
+    model = MessagePassing(16 if tiny else 128).eval().to(device)
+
+    def run(nodes: torch.Tensor, edges: torch.Tensor, graph_of: torch.Tensor, graphs: int) -> Tensors:
+        found: Tensors = model(nodes, edges, graph_of, graphs)
+        return found
+
+    def sizes(rng: random.Random) -> Sizes:
+        count = rng.randint(2, 4) if tiny else rng.randint(8, 40)
+        nodes = sum(rng.randint(10, 50) for _ in range(count))
+        return count, nodes, nodes * 2 + rng.randint(0, nodes * 2)
+
+    def arguments(sizes: Sizes) -> Any:
+        edges = torch.randint(0, sizes[1], (2, sizes[2]), device=device)
+        graph_of = torch.randint(0, sizes[0], (sizes[1],), device=device)
+        return torch.randn(sizes[1], 16, device=device), edges, graph_of, sizes[0]
+
+    return Stream(run, sizes, arguments, None)
+
+
+class UNet(nn.Module):
+    """A small U-Net of a diffusion model: residual blocks with group norm, two resolutions, attention at the lower."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.enter = nn.Conv2d(4, width, 3, padding=1)
+        self.blocks = nn.ModuleList(_Block(width) for _ in range(6))
+        self.down, self.up = nn.Conv2d(width, width, 3, 2, 1), nn.Conv2d(width, width, 3, padding=1)
+        self.norm, self.qkv, self.out = nn.GroupNorm(8, width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.leave = nn.Conv2d(width, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> Tensors:
+        """``x`` (batch, 4, rows, columns); the same sizes."""
+        x = self.enter(x)
+        for block in self.blocks[:2]:
+            x = block(x)
+        y = self.down(x)
+        for block in self.blocks[2:4]:
+            y = block(y)
+        q, k, v = self.qkv(self.norm(y).flatten(2).transpose(1, 2)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
+        mixed = self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        y = y + mixed.transpose(1, 2).unflatten(2, y.shape[2:])
+        x = x + self.up(F.interpolate(y, size=x.shape[2:], mode="nearest"))
+        for block in self.blocks[4:]:
+            x = block(x)
+        return (self.leave(x),)
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.GroupNorm(8, width) for _ in range(2))
+        self.convs = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            y = conv(F.silu(norm(y)))
+        return x + y
+
+
+def unet(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
+    """A denoising step at any resolution."""
+    model = UNet(16 if tiny else 128).eval().to(device, dtype)
+
+    def run(x: torch.Tensor) -> Tensors:
+        found: Tensors = model(x)
+        return found
+
+    def sizes(rng: random.Random) -> Sizes:
+        rows, columns = (2 * (rng.randint(2, 8) if tiny else rng.randint(8, 48)) for _ in range(2))
+        return rows, columns, rng.choice((1, 2, 4))
+
+    def arguments(sizes: Sizes) -> Tensors:
+        return (torch.randn(sizes[2], 4, *sizes[:2], device=device, dtype=dtype),)
+
+    return Stream(run, sizes, arguments, None, near=2)
+
+
+def t5(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
+    """An encoder and a decoder, both of varying length."""
+    hf = _transformers()
+    width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
+    config = hf.T5Config(
+        vocab_size=words, d_model=width, d_ff=4 * width, num_layers=layers, num_heads=8, d_kv=width // 8, use_cache=False
+    )
+    model = hf.T5ForConditionalGeneration(config).eval().to(device, dtype)
+
+    def run(source: torch.Tensor, target: torch.Tensor) -> Tensors:
+        return (model(input_ids=source, decoder_input_ids=target).logits,)
+
+    draw = language_sizes(40 if tiny else 512)
+
+    def sizes(rng: random.Random) -> Sizes:
+        batch, length = draw(rng)
+        return batch, length, draw(rng)[1]
+
+    def arguments(sizes: Sizes) -> Tensors:
+        return tuple(torch.randint(0, words, (sizes[0], each), device=device) for each in sizes[1:])
+
+    return Stream(run, sizes, arguments, None)
+
+
+def gpt2_step(device: torch.device, dtype: torch.dtype, tiny: bool, dropout: float = 0.0) -> Stream:
+    """A whole step of training: forward, loss, backward, clipping and AdamW."""
+    hf = _transformers()
+    width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
+    drop = {"resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout}
+    config = hf.GPT2Config(vocab_size=words, n_positions=512, n_embd=width, n_layer=layers, n_head=8, **drop)
+    model = hf.GPT2LMHeadModel(config).train().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def run(tokens: torch.Tensor) -> Tensors:
+        optimizer.zero_grad()
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return (loss.detach(),)
+
+    def sizes(rng: random.Random) -> Sizes:
+        return rng.randint(1, 8), rng.randint(4, 20) if tiny else rng.randint(8, 400)
+
+    def arguments(sizes: Sizes) -> Tensors:
+        return (torch.randint(0, words, sizes, device=device),)
+
+    return Stream(run, sizes, arguments, None, trains=True)
+
+
+def gpt2_step_dropout(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
+    """The same with dropout, as people train it."""
+    return gpt2_step(device, dtype, tiny, dropout=0.1)
+
+
 STREAMS: dict[str, Callable[[torch.device, torch.dtype, bool], Stream]] = {
     "llama": llama,
     "bert": bert,
@@ -425,6 +591,14 @@ STREAMS: dict[str, Callable[[torch.device, torch.dtype, bool], Stream]] = {
     "decode": decode,
     "detect": detect,
 }
+WITHOUT_BUCKETS: dict[str, Callable[[torch.device, torch.dtype, bool], Stream]] = {
+    "graphs": graphs,
+    "unet": unet,
+    "t5": t5,
+    "gpt2_step": gpt2_step,
+    "gpt2_step_dropout": gpt2_step_dropout,
+}
+"""Streams for which nobody wrote buckets by hand."""
 
 
 def flat(result: Any) -> Sequence[torch.Tensor]:

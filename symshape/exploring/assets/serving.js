@@ -21,7 +21,7 @@ class Serving {
     const counts = part.buckets.some((bucket) => bucket.calls !== undefined);
     const most = Math.max(1, ...part.buckets.map((bucket) => bucket.calls ?? 0));
     return h("div", { class: "part" },
-      h("p", null, h("b", null, name), ` ${part.runner}`, part.judgement ? h("span", { class: "beneath" }, `; ${part.judgement}`) : null),
+      h("p", null, h("b", null, name), ` ${part.runner}`, part.accounts.length ? h("span", { class: "beneath" }, `; ${part.accounts[0]}`) : null),
       part.buckets.length ? h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, ["bucket", counts && "calls", counts && "waste", "captured", "memory", "a replay"].filter(Boolean).map((column) => h("th", { scope: "col" }, column)))),
         h("tbody", null, part.buckets.slice(0, 500).map((bucket) => this.bucket(bucket, counts, most))))) : null,
       part.notes.map((note) => h("p", { class: "note" }, note)),

@@ -12,35 +12,12 @@ from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.terms import arithmetic, boolean, fold
 from guards.terms.term import Term
+from symshape.runtime.policy.nesting import fine_step_up, octave_up, step_up
 
-__all__ = ["bucket_guards", "capacities", "fine_step_up", "satisfies", "step_up"]
+__all__ = ["bucket_guards", "capacities", "fine_step_up", "octave_up", "satisfies", "step_up"]
 
 _SEARCHED = 64  # how far a capacity is moved up to satisfy guards
 _NEAR = 2048  # and how far either way where steps do not fit together
-
-
-def step_up(value: int) -> int:
-    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … (two steps for each doubling) that is not below ``value``.
-
-    >>> [step_up(value) for value in (0, 1, 2, 3, 5, 7, 9, 13, 100)]
-    [1, 1, 2, 3, 6, 8, 12, 16, 128]
-    """
-    power = 1
-    while power < value:
-        if power + power // 2 >= value:
-            return power + power // 2
-        power *= 2
-    return power
-
-
-def fine_step_up(value: int) -> int:
-    """The smallest step that is not below ``value``, of eight for each doubling and those of :func:`step_up`.
-
-    >>> [fine_step_up(value) for value in (0, 1, 5, 9, 65, 100, 130)]
-    [1, 1, 6, 12, 72, 104, 144]
-    """
-    step = max(8, 1 << max(0, (value - 1).bit_length() - 4))
-    return min(step_up(value), -(-value // step) * step or 1)
 
 
 def capacities(

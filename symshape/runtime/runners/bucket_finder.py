@@ -31,12 +31,9 @@ from symshape.tracing.garbage import seldom_collected
 
 Found = tuple[Bucket, Placement]
 Step = Callable[[int], int]
-Lost = Callable[[float], float]
-"""``lost(share)``: the milliseconds that a call takes longer than it would at this share of the capacities."""
 
 _REMEMBERED = 4096  # calls, by their sizes
 _AGAIN = 4  # calls, for each bucket that may be kept, after which sizes without one of their own ask for it again
-_NEARER = 0.9  # of the capacities are left at finer steps: else there is nothing to gain
 _PATIENCE = 512  # calls after which a bucket for which there was no memory is tried again; doubled each time
 
 
@@ -53,6 +50,7 @@ class BucketFinder:
         refusals: why a symbol is not padded.
         failures: how often a bucket had to be given up for lack of memory.
         new: what was found last, until it is kept.
+        on_forget: told of each bucket that leaves.
     """
 
     def __init__(
@@ -88,14 +86,12 @@ class BucketFinder:
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
         self._choices: OrderedDict[Any, Choice] = OrderedDict()
         self._by_steps: dict[Any, Bucket] = {}  # by the stream, and the steps and exact sizes that they were made for
-        self._stepped = _Steps()
-        self._nearer: OrderedDict[Any, tuple[Any, float]] = OrderedDict()
-        self._lost: OrderedDict[Any, float] = OrderedDict()
-        self._steps: tuple[Step, ...] = (step_up,)  # the finer ones first
+        self._stepped, self._fine = _Steps(step_up), _Steps(fine_step_up)
         self._padded, self._layouts = sorted(candidates(program)), TrueLayouts(program.graph)
         self._index = device.index or 0
         self._note_padded()
         self.new: tuple[tuple[tuple[int, ...], int], Found] | None = None
+        self.on_forget: Callable[[Bucket], None] | None = None
         self.failures = 0
 
     def find(self, values: tuple[int, ...]) -> Found | None:
@@ -120,56 +116,20 @@ class BucketFinder:
 
     def _note_padded(self) -> None:
         """Notes which sizes are rounded up, as far as that is known."""
-        padded = set(self._padded) - self.refusals.keys()
+        padded = self.padded
         self._rounding = [(name, place, name in padded) for name, place in self._symbols]
         self._by_steps.clear()
 
-    def nearer(self, values: tuple[int, ...], found: Found, lost: Lost) -> Found | None:
-        """A bucket nearer to the sizes of a call, made once calls have lost without it what making it takes.
-
-        So a stream never takes more than twice as long as if it had been known from the beginning which ones pay.
-        """
-        key = (values, self._stream())
-        bucket, placement = found
-        near = self._nearer.get(key)
-        if near is None:
-            near = self._near(placement.values, bucket, key[1])
-            _remember(self._nearer, key, near)
-        itself, share = near
-        if share > _NEARER:
-            return None
-        so_far = self._lost.get(itself, 0.0) + lost(share)
-        cost = bucket.planned_ms + bucket.milliseconds
-        if so_far < cost:
-            _remember(self._lost, itself, so_far)
-            return None
-        made = self._planned_bucket(placement.values, key[1], fine_step_up)
-        _remember(self._lost, itself, 0.0 if made is not None else -_AGAIN * cost)
-        if made is None:
-            return None
-        self._steps = (fine_step_up, step_up)
-        self._by_steps.clear()
-        self.new = None
-        self._calls.clear()  # others may have a nearer place now, too
-        self._nearer.clear()
-        return self.find(values)
-
-    def _near(self, sizes: Mapping[str, int], bucket: Bucket, stream: int) -> tuple[Any, float]:
-        """The key of the nearer bucket, and its share of this one's capacities; 1 where there is none."""
-        chosen, caps = self._choose(sizes, fine_step_up), bucket.made.caps
-        if self._planned or chosen.caps.keys() != caps.keys():
-            return None, 1.0
-        return self._key(stream, chosen), prod(chosen.caps.values()) / max(1, prod(caps.values()))
-
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
         """The bucket of its own for these sizes, now if need be and if there is room."""
-        return self._own(sizes, self._stream())
+        return self._own(sizes, self.stream())
 
     def pads(self) -> bool:
         """Whether any symbol is padded, as far as that is known."""
         return bool(candidates(self._program) - self.refusals.keys())
 
-    def _stream(self) -> int:
+    def stream(self) -> int:
+        """Return the current stream of the device; 0 on the CPU."""
         return current_stream(self._index) if self._on_cuda else 0
 
     def keep(self) -> None:
@@ -207,37 +167,87 @@ class BucketFinder:
 
     def _own(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
         """The bucket made for these sizes, now if need be and if there is room."""
-        key: Any = None
-        for step in self._steps:
-            chosen = self._choose(sizes, step)
-            if not chosen.caps:
-                return None
-            key = self._key(stream, chosen)
-            found: Bucket | None = self._store.peek(key)
-            if found is not None:
-                self._note_steps(sizes, stream, found)
-                return found
-        made = self._planned_bucket(sizes, stream, step_up)
-        if made is not None:
-            self._note_steps(sizes, stream, made)
-        return made
+        chosen = self._choose(sizes, step_up)
+        if not chosen.caps:
+            return None
+        found: Bucket | None = self._store.peek(self._key(stream, chosen))
+        if found is None:
+            found = self._made_now(sizes, stream, chosen, self._planned)
+        if found is not None:
+            self._note_steps(sizes, stream, found)
+        return found
 
     def _note_steps(self, sizes: Mapping[str, int], stream: int, bucket: Bucket) -> None:
         """Has sizes of these steps find a bucket at once, where no plan and no guard has a say in what it is."""
         steps = {name: self._stepped[sizes[name]] for name, _, pads in self._rounding if pads}
-        if self._steps == (step_up,) and not self._planned and bucket.made.caps == steps:
+        if not self._planned and bucket.made.caps == steps:
             self._by_steps[(stream, *[steps.get(name, sizes[name]) for name, _, _ in self._rounding])] = bucket
 
-    def _planned_bucket(self, sizes: Mapping[str, int], stream: int, step: Step) -> Bucket | None:
+    def _made_now(
+        self, sizes: Mapping[str, int], stream: int, chosen: Choice, planned: Sequence[Mapping[str, int]]
+    ) -> Bucket | None:
         """A new bucket for these sizes, if there is room."""
-        key = self._key(stream, self._choose(sizes, step))
+        key = self._key(stream, chosen)
         start = time.perf_counter()
         if not self._may_try(key) or not self._store.admits(key, stream, self._weights.get(key)):
             return None  # before the work of planning it
         with seldom_collected():
-            made = plan(self._program, sizes, self.refusals, self._planned, step, any_randomness=self._any_randomness)
+            made = plan(self._program, sizes, self.refusals, planned, any_randomness=self._any_randomness)
             self._tell(made)
             return None if made.padded is None else self._made(made, stream, start)
+
+    # -- for whoever decides which buckets there are
+    def make(self, sizes: Mapping[str, int], stream: int, caps: Mapping[str, int]) -> Bucket | None:
+        """Return a new bucket of these capacities for calls of these sizes; None where there is no room.
+
+        Args:
+            sizes: of a call, by symbol.
+            stream: the stream that it runs on.
+            caps: the capacity of each padded symbol, the value of each exact one.  Where an op turns out to refuse a
+                symbol, the bucket has other ones.
+        """
+        padded = {name: cap for name, cap in caps.items() if name in self.padded}
+        exact = {name: value for name, value in caps.items() if name not in padded}
+        return self._made_now(sizes, stream, Choice(exact, padded), [caps])
+
+    def chosen(self, sizes: Mapping[str, int], step: Step) -> dict[str, int] | None:
+        """Return the capacities that hold these sizes by these steps, and the value of each exact symbol."""
+        found = self._choose(sizes, step)
+        return {**found.exact, **found.caps} if found.caps else None
+
+    def planned(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
+        """Return the bucket that the user has planned for these sizes, made now if need be; None where none is."""
+        if not self._planned:
+            return None
+        caps = self._choose(sizes, step_up).caps
+        if not any(all(each.get(name) == cap for name, cap in caps.items()) for each in self._planned):
+            return None
+        return self._own(sizes, stream)
+
+    def may_pad(self, values: Sequence[int]) -> bool:
+        """Return whether a call may go to a bucket: not one of sizes of 0, or with layouts that padding changes."""
+        sizes = {name: values[place] for name, place in self._symbols}
+        return bool(self.padded) and all(sizes[name] for name in self._padded) and not self._layouts.differ(sizes)
+
+    def cell(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Return what is alike for all sizes that the finest steps round alike, and for no others."""
+        if self._planned:
+            return tuple(values)
+        fine = self._fine
+        return tuple([fine[values[place]] if pads else values[place] for _, place, pads in self._rounding])
+
+    def placed(self, bucket: Bucket, sizes: Mapping[str, int]) -> Placement:
+        """Return the place of a call of these sizes in a bucket."""
+        return bucket.place(sizes, self._lend)
+
+    def source(self, name: str) -> str:
+        """Return what the caller calls a symbol."""
+        return self._sources[name]
+
+    @property
+    def padded(self) -> set[str]:
+        """Return the symbols that are padded, as far as that is known."""
+        return set(self._padded) - self.refusals.keys()
 
     def _choose(self, sizes: Mapping[str, int], step: Step) -> Choice:
         """The capacities for these sizes; those that are plain steps are looked up without asking the guards again."""
@@ -309,7 +319,6 @@ class BucketFinder:
         self._by_steps.clear()
         self._calls.clear()
         self._guests.clear()
-        self._nearer.clear()
 
     def give_up(self, bucket: Bucket, reason: str) -> None:
         """Lets a bucket go for which there is no memory; it is tried again after a while."""
@@ -336,9 +345,6 @@ class BucketFinder:
         self._calls.clear()
         self._guests.clear()
         self._failed.clear()
-        self._nearer.clear()
-        self._lost.clear()
-        self._steps = (step_up,)
 
     def _key(self, stream: int, chosen: Choice | Plan) -> Any:
         return self._number, stream, tuple(sorted(chosen.exact.items())), tuple(sorted(chosen.caps.items()))
@@ -370,6 +376,8 @@ class BucketFinder:
         return ", ".join(parts)
 
     def _forget(self, bucket: Bucket) -> None:
+        if self.on_forget is not None:
+            self.on_forget(bucket)
         if self.new is not None and self.new[1][0] is bucket:
             self.new = None
         for key in [key for key, found in self._by_steps.copy().items() if found is bucket]:
@@ -383,10 +391,14 @@ class BucketFinder:
 class _Steps(dict[int, int]):
     """The next step up from each number that was asked for."""
 
+    def __init__(self, step: Step) -> None:
+        super().__init__()
+        self._step = step
+
     def __missing__(self, value: int) -> int:
         if len(self) >= _REMEMBERED:
             self.clear()
-        found = self[value] = step_up(value)
+        found = self[value] = self._step(value)
         return found
 
 

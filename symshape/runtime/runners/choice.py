@@ -23,7 +23,6 @@ from symshape.runtime.runners.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.inductor import InductorRunner
-from symshape.runtime.runners.judge import Judge
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.runners.piecewise import PiecewiseRunner
@@ -85,7 +84,7 @@ def _padded(order: Order) -> Runner:
         raise Unfit("it has effects, which cannot be timed")
     exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
     return PaddedRunner(
-        order.program, order.eager, order.graphs, order.options, Judge(repeats=not trains), exact, order.note, cut
+        *(order.program, order.eager, order.graphs, order.options, exact, order.note, cut), where_it_pays=True
     )
 
 

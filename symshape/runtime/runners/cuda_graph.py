@@ -23,16 +23,18 @@ from symshape.graph.detached import detached_values
 from symshape.graph.program import Program
 from symshape.graph.random_states import idle_random_states
 from symshape.graph.steps import Value, values_in
+from symshape.runtime.policy.ledger import Ledger
+from symshape.runtime.policy.size_offers import Caps, SizeOffers
 from symshape.runtime.runners.capture import Inside, is_capturing, record, replay_alone, settle, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
 from symshape.runtime.runners.graph_store import GraphKey, GraphStore, Lease, Weight
 from symshape.runtime.runners.launching import launcher
 from symshape.runtime.runners.notes import Note, silent
-from symshape.runtime.runners.patience import Patience
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
 from symshape.runtime.runners.uncaptured import around_uncaptured
+from symshape.runtime.runners.work import Work, estimates_of
 from symshape.runtime.runners.weights import weight_of
 from symshape.torch_internals import cuda
 
@@ -94,8 +96,7 @@ class Repeats:
 class CudaGraphRunner:
     """Runs a program through CUDA graphs, one for each exact set of sizes.
 
-    ``patient`` captures the first sizes of a compiled function at once (that call was traced, which took longer), and
-    runs others without a graph until their calls have taken what a capture takes (:class:`Patience`).
+    ``patient`` captures sizes once the ledger says that it pays: their calls run eagerly until then.
 
     Attributes:
         instead: what serves in its place, in pieces, since the whole could not be captured; None as long as it can.
@@ -123,7 +124,9 @@ class CudaGraphRunner:
         self._positions = [each.position for each in program.graph.inputs]
         self._lifted = program.lifted_tensors
         self._leases: dict[tuple[tuple[int, ...], int], Lease] = {}  # by sizes and stream: those that C++ serves
-        self._patience = Patience() if patient else None
+        self._estimates = estimates_of(program.graph)
+        self._symbols = list(program.positions.items())
+        self._offers = self._ledger(program, store) if patient else None
         self._refused: set[tuple[int, ...]] = set()
         self._device = _check_fit(program)
         mutated = {id(value.storage) for value in program.graph.mutated}
@@ -194,11 +197,11 @@ class CudaGraphRunner:
                 for position in self._written:
                     inputs[position].copy_(captured.inputs[position])
                 return captured.outputs(leaves)
-        if self._patience is None:
+        if self._offers is None:
             return self._eager(leaves, values)
         start = time.perf_counter()
         results = self._eager(leaves, values)
-        self._patience.took(key.sizes, (time.perf_counter() - start) * 1e3)
+        self._estimates.eager_host.saw((time.perf_counter() - start) * 1e3)
         return results
 
     def _overlapping(self, inputs: Sequence[torch.Tensor]) -> bool:
@@ -230,7 +233,8 @@ class CudaGraphRunner:
     def _capture_or_none(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
         if self._released or key.sizes in self._refused:
             return None
-        if self._patience is not None and not self._patience.over(key.sizes) and len(self._store):
+        sizes = tuple([values[place] for _, place in self._symbols])
+        if self._offers is not None and not self._pays(self._offers, sizes):
             return None
         weight = self._weight(values)
         if not self._store.admits(key, key.stream, weight):
@@ -265,6 +269,15 @@ class CudaGraphRunner:
         self._note("ran op by op", values=key.sizes, text=reason)
         return None
 
+    def _ledger(self, program: Program, store: GraphStore) -> SizeOffers:
+        """Return the account of the program: eager calls, and a graph for each exact set of sizes."""
+        work = Work(program.graph, tuple(name for name, _ in self._symbols))
+        return SizeOffers(Ledger(store.promise), self._estimates, work, lambda sizes: f"a graph of {sizes}")
+
+    def _pays(self, offers: SizeOffers, sizes: Caps) -> bool:
+        """Account for an eager call of these sizes; return whether a graph for them is to be captured now."""
+        return self._estimates.ready and offers.ask(sizes, (), [sizes]).makes is not None
+
     def _weight(self, values: Sequence[int]) -> Weight:
         """The bytes of a graph for these sizes, where anybody counts them."""
         if self._store.memory is None:
@@ -291,8 +304,9 @@ class CudaGraphRunner:
                 torch.cuda.set_rng_state(random, self._device)
         outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted, self._detached)
         milliseconds = (time.perf_counter() - start) * 1e3
-        if self._patience is not None:
-            self._patience.captured(milliseconds)
+        if self._offers is not None:
+            self._estimates.price.saw(milliseconds)
+            self._offers.bought(tuple([values[place] for _, place in self._symbols]), milliseconds)
         events.emit(events.GraphCaptured(tuple(values), milliseconds))
         self._note("captured", values=tuple(values), text="as a CUDA graph", milliseconds=milliseconds)
         return self._captured(graph, inputs, outputs, copies)

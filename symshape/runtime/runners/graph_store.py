@@ -15,6 +15,7 @@ import attrs
 import torch
 
 from symshape import forks
+from symshape.runtime.policy.promise import Promise
 from symshape.runtime.runners.borrowing import Lender
 from symshape.runtime.runners.graph_pool import GraphPool
 
@@ -87,6 +88,7 @@ class GraphStore:
         lock: held by whoever looks something up, runs it or changes the store.
         evictions: how many had to leave.
         lender: lends results that turn to poison, for ``Options(check_borrowed=True)``.
+        promise: what the calls of the compiled function took so far, and what was spent on making things.
     """
 
     def __init__(self, limit: int, memory: int | None = None) -> None:
@@ -100,6 +102,7 @@ class GraphStore:
         self.clock = 0
         self.evictions = 0
         self.lender = Lender()
+        self.promise = Promise()
         self.lock = forks.lock()
 
     @property

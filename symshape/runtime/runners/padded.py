@@ -26,16 +26,17 @@ from symshape.runtime.padding.planning import Plan, candidates
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
+from symshape.runtime.policy.ledger import Ledger
 from symshape.runtime.runners.apart import Apart
 from symshape.runtime.runners.artefacts import Shelf
 from symshape.runtime.runners.borrowing import lend
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.bucket_finder import BucketFinder, Found
 from symshape.runtime.runners.capture import CaptureFailed, is_capturing
+from symshape.runtime.runners.chosen_buckets import ChosenBuckets
 from symshape.runtime.runners.compile_process import shared
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.runners.judge import Judge
 from symshape.runtime.runners.kernels import Kernels
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.overlaps import overlap, overlaps_itself
@@ -73,7 +74,7 @@ class PaddedRunner:
         eager: serves what no bucket can.
         store: where the buckets of the compiled function are kept.
         options: how results are answered.
-        judge: says whether it pays; None where it is to be used in any case.
+        where_it_pays: whether buckets are made and used as the ledger decides; else each call has one.
         otherwise: serves where no size can be padded; eager by default.
         note: tells the history of the compiled function what happens.
         cut: takes the program to pieces around an op that cannot be captured; None for a program that stays whole.
@@ -88,14 +89,14 @@ class PaddedRunner:
         eager: Runner,
         store: GraphStore,
         options: Options,
-        judge: Judge | None = None,
         otherwise: Runner | None = None,
         note: Note = silent,
         cut: Cut | None = None,
+        *,
+        where_it_pays: bool = False,
     ) -> None:
         self._program = program
         self._eager = eager.run
-        self._judge = judge
         self._otherwise = otherwise or eager
         self._note = note
         self._store = store
@@ -119,10 +120,11 @@ class PaddedRunner:
             self._device,
             lending,
             self._kernels,
-            timed=judge is not None,
+            timed=where_it_pays,
             any_randomness=self._draws,
             note=note,
         )
+        self._chosen = ChosenBuckets(program, self._finder, Ledger(store.promise), self._device) if where_it_pays else None
         self._released = False
         self._lock = store.lock
 
@@ -141,26 +143,25 @@ class PaddedRunner:
                 if self._lender is not None:
                     self._lender.spoil()
                 self._store.clock = now = self._store.clock + 1
-                if self._judge is not None and self._judge.eager is None:
-                    return self._judge.time_eager(self._eager, leaves, values)
-                found = None if self._released else self._finder.find(tuple(values))
-                if not apart.whole and (found is None or self._finder.new is not None):
+                chosen = self._chosen
+                found = None if self._released else (chosen or self._finder).find(tuple(values))
+                if not apart.whole and (found is None or self._finder.new is not None or (chosen and chosen.changed)):
                     instead = apart.without_refused(self._finder)
                     if instead is not None:
                         return instead.run(leaves, values)
                 if self._released:  # maybe just now: the objects of an entry may die at any moment
                     self._finder.clear()
+                elif found is None and chosen is not None and self._finder.pads():
+                    serves = partial(chosen.run_eagerly, self._eager)
                 elif found is None:
                     serves = self._otherwise.run
-                elif not (self._writes and self._overlap(leaves)) and (
-                    (judge := self._judge) is None or (found := self._paying(judge, tuple(values), found))
-                ):
+                elif not (self._writes and self._overlap(leaves)):
                     bucket, placement = found
                     bucket.lease.last_used = now
                     try:
-                        results = bucket.launched(leaves, placement) if judge is None or judge.settled else None
+                        results = bucket.launched(leaves, placement) if chosen is None or chosen.settled else None
                         if results is None:
-                            results = self._timed(bucket, placement, leaves)
+                            results = self._called(bucket, placement, leaves)
                         if self._finder.new is not None:
                             self._finder.keep()
                         return results
@@ -175,30 +176,25 @@ class PaddedRunner:
                             raise
                         # eager refuses the data in its own words, or, for an empty result, does not look at it
                         self._fell_back(f"for one call: {error}")
+                    if chosen is not None:
+                        chosen.broke_off()
         return serves(leaves, values)
 
-    def _paying(self, judge: Judge, values: tuple[int, ...], found: Found) -> Found | None:
-        """The bucket for a call, or a nearer one if that pays; None where eager is faster."""
-        bucket, placement = found
-        if not bucket.variants:
-            return found
-        if judge.device_bound(bucket.variants):
-            nearer = self._finder.nearer(values, found, partial(judge.lost, bucket.variants, placement.fill))
-            if nearer is not None:
-                return nearer
-        return found if judge.prefers(bucket.variants, placement.fill) else None
-
-    def _timed(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
-        """The results of a padded call; the first few that capture nothing are timed for the judge."""
+    def _called(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
+        """The results of a padded call; the first few that capture nothing are timed for the ledger."""
         inputs = [leaves[position] for position in self._positions]
-        judge = self._judge
-        if judge is None or judge.settled or not bucket.variants:
+        chosen = self._chosen
+        if chosen is None or chosen.settled:
             return bucket.call(leaves, inputs, placement)
-        start = time.perf_counter()
-        results = bucket.launched(leaves, placement)  # as later calls are served
-        if results is None:
+        if not bucket.variants:  # it is captured now
             results = bucket.call(leaves, inputs, placement)
-        judge.time_padded(start)
+            chosen.bought(bucket)
+            return results
+        chosen.bought(bucket)
+        start = time.perf_counter()
+        launched = bucket.launched(leaves, placement)  # as later calls are served
+        results = bucket.call(leaves, inputs, placement) if launched is None else launched
+        chosen.timed(start)
         return results
 
     def _overlap(self, leaves: Sequence[Any]) -> bool:
@@ -228,6 +224,8 @@ class PaddedRunner:
         """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
         with self._lock:
             self._finder.prefer(caps)
+            if self._chosen is not None:
+                self._chosen.clear()
 
     def warm_up(self, sizes: Mapping[str, int]) -> Warmed:
         """Makes and captures the bucket for calls of these sizes, if there is room for it."""
@@ -293,6 +291,8 @@ class PaddedRunner:
         with self._lock:
             self._released = True
             self._finder.clear()
+            if self._chosen is not None:
+                self._chosen.clear()
             self._otherwise.release()
             self._apart.release()
             if self._kernels is not None:
@@ -309,10 +309,10 @@ class PaddedRunner:
             said = "; ".join(filter(None, ("Inductor's are being compiled", said)))
         return f"padded, {len(self.buckets)} buckets{compiled}{f' ({said})' if said else ''}"
 
-    @property
-    def judgement(self) -> str:
-        """What the choice between padded and eager calls rests on; empty where nobody left it to be chosen."""
-        return "" if self._judge is None else str(self._judge)
+    def accounts(self) -> list[str]:
+        """What the ledger holds, for reports; empty where each call has a bucket."""
+        with self._lock:
+            return [] if self._chosen is None else self._chosen.lines()
 
     def padding(self) -> PaddingReport:
         """What came of each symbol, in the bucket with the most repairs."""
@@ -335,7 +335,7 @@ class PaddedRunner:
     def served(self) -> dict[tuple[int, ...], Bucket]:
         """The buckets that calls with these integers were last found to go to; others run op by op."""
         with self._lock:
-            return self._finder.served()
+            return (self._chosen or self._finder).served()
 
     @property
     def refusals(self) -> Mapping[str, Refusal]:

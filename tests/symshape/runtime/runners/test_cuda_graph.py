@@ -127,37 +127,45 @@ def test_a_graph_that_nobody_uses_leaves_for_one_that_is_wanted(captures: list[t
     assert captures == [(3,), (4,), (5,)]
 
 
-def test_patience_waits_for_the_second_time_but_for_the_first_sizes(captures: list[tuple[int, ...]]) -> None:
-    program = symshape.trace(lambda x: x * 2, torch.ones(3)).program
-    runner = CudaGraphRunner(program, EagerRunner(program), GraphStore(4), patient=True)
-    for n, already in ((3, 1), (4, 1), (5, 1), (3, 1), (4, 2), (4, 2), (5, 3)):
-        x = torch.randn(n)
-        assert torch.equal(runner.run([x], (n,))[0], x * 2)
-        assert len(captures) == already
+def _patient(store: GraphStore) -> CudaGraphRunner:
+    program = symshape.trace(lambda x: x * 2, torch.ones(3), dynamic=True).program
+    return CudaGraphRunner(program, EagerRunner(program), store, patient=True)
 
 
-def test_patience_waits_until_a_capture_is_paid_for(captures: list[tuple[int, ...]]) -> None:
-    program = symshape.trace(lambda x: x * 2, torch.ones(3)).program
-    runner = CudaGraphRunner(program, EagerRunner(program), GraphStore(4), patient=True)
-    runner.run([torch.randn(3)], (3,))
-    assert runner._patience is not None
-    runner._patience.captured(1e6)  # it took long
+def _call(runner: CudaGraphRunner, n: int) -> None:
+    x = torch.randn(n)
+    assert torch.equal(runner.run([x], (n,))[0], x * 2)
+
+
+def test_calls_pay_for_a_graph_before_it_is_captured(captures: list[tuple[int, ...]]) -> None:
+    runner = _patient(GraphStore(4))
+    runner._estimates.price.saw(100.0)
+    for _ in range(9):
+        runner._estimates.eager_host.saw(2.0)
     for _ in range(20):
-        runner.run([torch.randn(4)], (4,))
+        _call(runner, 3)
+        for _ in range(9):
+            runner._estimates.eager_host.saw(2.0)  # whatever it took here
+    assert captures == []
+    for _ in range(60):
+        _call(runner, 3)
+        for _ in range(9):
+            runner._estimates.eager_host.saw(2.0)
     assert captures == [(3,)]
-    runner._patience.took((4,), 1e6)  # and so did the calls, by now
-    runner.run([torch.randn(4)], (4,))
-    assert captures == [(3,), (4,)]
+    _call(runner, 4)
+    assert captures == [(3,)], "these sizes have paid for nothing"
 
 
-def test_the_next_program_waits_at_once(captures: list[tuple[int, ...]]) -> None:
-    store = GraphStore(4)
-    for n, already in ((3, 1), (4, 1)):
-        program = symshape.trace(lambda x: x * 2, torch.ones(n)).program
-        runner = CudaGraphRunner(program, EagerRunner(program), store, patient=True)
-        for again in range(2):
-            runner.run([torch.randn(n)], ())
-            assert len(captures) == already + (n == 4 and again)
+def test_a_graph_that_saves_nothing_is_not_captured(captures: list[tuple[int, ...]]) -> None:
+    runner = _patient(GraphStore(4))
+    runner._estimates.replayed(24.0, 5.0)  # the device is always busy
+    for _ in range(9):
+        runner._estimates.eager_host.saw(2.0)
+    for _ in range(100):
+        _call(runner, 3)
+        for _ in range(9):
+            runner._estimates.eager_host.saw(2.0)
+    assert captures == []
 
 
 def test_sizes_that_cannot_be_captured_are_refused_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,136 @@
+"""Estimates of what calls and purchases of one program take, in ms, corrected by each measurement."""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_left, insort
+from collections import deque
+
+__all__ = ["Estimates", "Typical"]
+
+REPLAYED = 0.05
+"""Part of an eager call's host time that a call of a bucket is taken to need of the host, until one was timed."""
+HOPE = 0.5
+"""Part of a guess that counts until a replay was measured: one bucket tells whether the guess was wrong."""
+SLOWER = 4.0
+"""Most that one measured replay corrects the estimates for other sizes: at small sizes it tells little of large ones."""
+
+
+class Typical:
+    """The median of the last few measurements.
+
+    >>> typical = Typical()
+    >>> typical(), [typical.saw(each) for each in (900.0, 1.0, 2.0)], typical()
+    (None, [900.0, 1.0, 2.0], 2.0)
+    """
+
+    def __init__(self, last: int = 9) -> None:
+        self._seen: deque[float] = deque(maxlen=last)
+        self._value: float | None = None
+
+    def saw(self, milliseconds: float) -> float:
+        """Record a measurement; return the new median."""
+        self._seen.append(milliseconds)
+        self._value = statistics.median_low(self._seen)
+        return self._value
+
+    def __call__(self) -> float | None:
+        """Return the median; None before there is a measurement."""
+        return self._value
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
+class Estimates:
+    """Estimates for one program.
+
+    Sizes enter as *work*: a number that grows with the sizes as the device's time does, such as bytes moved.  The
+    device's time is a floor and a rate for each unit of work, which are guessed first; a measured replay corrects the
+    guess for sizes near it.
+
+    Args:
+        floor: ms that the device needs whatever the sizes, as guessed: its launches.
+        rate: ms for each unit of work, as guessed.
+        price: ms that making a bucket takes, as guessed.
+
+    Attributes:
+        eager_host: host time of an eager call.
+        bucket_host: host time of a call that a bucket serves.
+        price: what making a bucket takes.
+    """
+
+    def __init__(self, floor: float, rate: float, price: float) -> None:
+        self.eager_host = Typical()
+        self.bucket_host = Typical()
+        self.price = Typical(last=3)
+        self._floor, self._rate, self._price = floor, rate, price
+        self._replays: list[tuple[float, float]] = []  # (work, ms) of measured replays, by work
+        self._waited: tuple[float, float] | None = None  # (work, ms) of an eager call for which the device waited
+        self._bound: tuple[float, float] | None = None  # the same of one that the device bounds
+
+    @property
+    def ready(self) -> bool:
+        """Return whether an eager call was timed: nothing can be decided before."""
+        return len(self.eager_host) > 0
+
+    def replayed(self, work: float, milliseconds: float) -> None:
+        """Record the device time of a replay at this work."""
+        self._replays = [each for each in self._replays if each[0] != work]
+        insort(self._replays, (work, milliseconds))
+
+    def ran(self, work: float, milliseconds: float) -> None:
+        """Record the device's time between the first and the last kernel of an eager call at this work.
+
+        That tells the device's own time where it is well above the host's; else the device waited for the host, and
+        needs less than that.
+        """
+        host = self.eager_host() or 0.0
+        if milliseconds > 1.5 * host:
+            self._bound = work, milliseconds
+        elif self._waited is None or work > self._waited[0]:
+            self._waited = work, milliseconds
+
+    def _guess(self, work: float) -> float:
+        return self._floor + self._rate * work
+
+    def device(self, work: float) -> float:
+        """Return the device time at this work: between measured replays, or the guess as the nearest one corrects it."""
+        known = self._replays
+        if not known:
+            guess = HOPE * self._guess(work)
+            if self._bound is not None:
+                return guess * max(1.0, self._bound[1] / (HOPE * self._guess(self._bound[0])))
+            if self._waited is not None:
+                return guess * min(1.0, self._waited[1] / (HOPE * self._guess(self._waited[0])))
+            return guess
+        at = bisect_left(known, (work, 0.0))
+        if at < len(known) and known[at][0] == work:
+            return known[at][1]
+        if 0 < at < len(known):
+            (low, least), (high, most) = known[at - 1], known[at]
+            return least + (most - least) * (work - low) / (high - low)
+        near, taken = known[min(at, len(known) - 1)]
+        off = taken / max(self._guess(near), 1e-9)
+        return self._guess(work) * max(1 / SLOWER, min(off, SLOWER))
+
+    def eager(self, work: float) -> float:
+        """Return what an eager call takes: the host's time or the device's, whichever is more."""
+        return max(self.eager_host() or 0.0, self.device(work))
+
+    def bucket(self, work: float) -> float:
+        """Return what a call takes that a bucket with capacities of this work serves."""
+        host = self.bucket_host()
+        return max(REPLAYED * (self.eager_host() or 0.0) if host is None else host, self.device(work))
+
+    def bucket_price(self) -> float:
+        """Return what making a bucket is expected to take."""
+        known = self.price()
+        return self._price if known is None else known
+
+    def __str__(self) -> str:
+        host, bucket = self.eager_host(), self.bucket_host()
+        if host is None:
+            return "nothing is timed yet"
+        padded = "not timed yet" if bucket is None else f"{bucket:.3g} ms"
+        return f"host time a call: eager {host:.3g} ms, padded {padded}; a bucket costs {self.bucket_price():.3g} ms"

@@ -1,0 +1,40 @@
+"""The buckets that a call may be offered: each holds its sizes, from one that holds all sizes seen to a close fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["LEVELS", "fine_step_up", "octave_up", "step_up"]
+
+
+def octave_up(value: int) -> int:
+    """Return the smallest power of two that is not below ``value``, and at least 1.
+
+    >>> [octave_up(value) for value in (0, 1, 3, 9, 100)]
+    [1, 1, 4, 16, 128]
+    """
+    return 1 << max(0, value - 1).bit_length()
+
+
+def step_up(value: int) -> int:
+    """Return the smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24 … (two steps for each doubling) that is not below ``value``.
+
+    >>> [step_up(value) for value in (0, 1, 2, 3, 5, 7, 9, 13, 100)]
+    [1, 1, 2, 3, 6, 8, 12, 16, 128]
+    """
+    power = octave_up(value)
+    return power * 3 // 4 if power >= 4 and value <= power * 3 // 4 else power
+
+
+def fine_step_up(value: int) -> int:
+    """Return the smallest step that is not below ``value``, of eight for each doubling and those of :func:`step_up`.
+
+    >>> [fine_step_up(value) for value in (0, 1, 5, 9, 65, 100, 130)]
+    [1, 1, 6, 12, 72, 104, 144]
+    """
+    step = max(8, 1 << max(0, (value - 1).bit_length() - 4))
+    return min(step_up(value), -(-value // step) * step or 1)
+
+
+LEVELS: tuple[Callable[[int], int], ...] = (octave_up, step_up, fine_step_up)
+"""Ways to round a size up, coarse ones first.  Sizes that the finest rounds alike are rounded alike by all."""

@@ -1,0 +1,130 @@
+"""The buckets of one program as offers: which of them serves a call of some sizes, and which is to be made for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from symshape.runtime.policy.estimates import Estimates
+from symshape.runtime.policy.ledger import Ledger, Offer, Quote
+
+__all__ = ["Answer", "Caps", "SizeOffers"]
+
+Caps = tuple[int, ...]
+"""A capacity for each symbol of a program, in the order of its symbols; the value itself where a symbol is exact."""
+MOST_OPEN = 4096
+"""Buckets that are not made and whose credit is remembered; the oldest are forgotten."""
+
+
+@attrs.frozen
+class Answer:
+    """The bucket that serves a call.
+
+    Attributes:
+        serves: capacities of the bucket; None where the call runs eagerly.
+        makes: capacities of the bucket that is to be made first; None where none is.
+        rest: calls alike that may be served the same way before one asks again.
+    """
+
+    serves: Caps | None
+    makes: Caps | None
+    rest: int
+
+
+class SizeOffers:
+    """The buckets of one program on one stream, made or not.
+
+    Args:
+        ledger: the program's account.
+        estimates: the program's.
+        work: gives the work of a call of these sizes, or of a bucket of these capacities.
+        words: names a bucket, for reports.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        estimates: Estimates,
+        work: Callable[[Caps], float],
+        words: Callable[[Caps], str] = str,
+    ) -> None:
+        self._ledger, self._estimates, self._work, self._words = ledger, estimates, work, words
+        self._made: dict[Caps, Offer] = {}
+        self._open: OrderedDict[Caps | None, Offer] = OrderedDict()
+
+    def ask(
+        self, sizes: Caps, covering: Iterable[Caps], wanted: Iterable[Caps], widest: Caps | None = None, times: int = 1
+    ) -> Answer:
+        """Account for calls of these sizes, and decide what serves them.
+
+        Args:
+            sizes: of the call.
+            covering: buckets that are made and hold the call.
+            wanted: buckets that would hold the call, made or not, coarse ones first.
+            widest: the bucket that holds everything seen so far; what it is credited with goes on as it grows.
+            times: how many such calls there were since the last answer, this one among them.
+        """
+        covering = [self._there(caps) for caps in covering]
+        estimates, price = self._estimates, self._estimates.bucket_price()
+        quotes = [Quote(self._ledger.eager, estimates.eager(self._work(sizes)))]
+        capacities: list[Caps | None] = [None]
+        for caps in dict.fromkeys((*(() if widest is None else (widest,)), *wanted, *covering)):
+            offer = self._made.get(caps) or self._offered(None if caps == widest else caps, caps, price)
+            quotes.append(Quote(offer, estimates.bucket(self._work(caps))))
+            capacities.append(caps)
+        decision = self._ledger.call(quotes, times)
+        serves = capacities[quotes.index(decision.serves)]
+        made = next((at for at, each in enumerate(quotes) if each.offer is decision.makes), None)
+        return Answer(serves, None if made is None else capacities[made], decision.rest)
+
+    def _there(self, caps: Caps) -> Caps:
+        """Note a bucket that was made for the user's sake."""
+        if caps not in self._made:
+            self._made[caps] = Offer(self._words(caps), 0.0, made=True)
+        return caps
+
+    def _offered(self, key: Caps | None, caps: Caps, price: float) -> Offer:
+        """Return the offer of a bucket that is not made; that of the widest one (None) is the same whatever it holds."""
+        found = self._open.get(key)
+        if found is None:
+            found = self._open[key] = Offer(self._words(caps), price)
+            if len(self._open) > MOST_OPEN:
+                self._open.popitem(last=False)
+        elif not found.failures:
+            found.price = price
+            if key is None:
+                found.words = self._words(caps)
+        return found
+
+    def bought(self, caps: Caps, milliseconds: float) -> None:
+        """Record that a bucket was made, in so many ms, or is there for the user's sake.
+
+        Buckets within it start anew: it saves from now on most of what they would have saved until now.
+        """
+        offer = Offer(self._words(caps), milliseconds)
+        self._made[caps] = offer
+        self._ledger.bought(offer, milliseconds)
+        self._open.pop(None, None)
+        self._open.pop(caps, None)
+        for key, each in self._open.items():
+            if key is not None and all(map(int.__le__, key, caps)):
+                each.credit = 0.0
+
+    def failed(self, caps: Caps, milliseconds: float = 0.0, *, dearer: bool = True) -> None:
+        """Record that a bucket could not be made after so many ms; ``dearer`` as for :meth:`Ledger.failed`."""
+        for key in (None, caps):
+            if key in self._open:
+                self._ledger.failed(self._open[key], milliseconds, dearer=dearer)
+                milliseconds = 0.0
+
+    def left(self, caps: Caps) -> None:
+        """Record that a bucket is there no more."""
+        self._made.pop(caps, None)
+
+    @property
+    def offers(self) -> list[Offer]:
+        """Return the offers: those made, by what they saved; then the others, by their credit."""
+        made = sorted(self._made.values(), key=lambda each: -each.saved)
+        return [self._ledger.eager, *made, *sorted(self._open.values(), key=lambda each: -each.credit)]

@@ -1,0 +1,279 @@
+"""The buckets of a program that nobody asked for: made and used as the ledger decides, call by call."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import attrs
+import torch
+
+from symshape.graph.program import Program
+from symshape.runtime.padding.buckets import fine_step_up, octave_up, step_up
+from symshape.runtime.policy.ledger import LONGEST_REST, Ledger
+from symshape.runtime.policy.size_offers import Caps, SizeOffers
+from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.bucket_finder import BucketFinder, Found
+from symshape.runtime.runners.work import Work, estimates_of
+
+__all__ = ["ChosenBuckets"]
+
+_LEVELS = (octave_up, step_up, fine_step_up)
+_REMEMBERED = 4096  # calls, by their sizes; ranges of sizes
+_TIMED = 3
+"""Calls of buckets that are timed: the host's part does not depend on the sizes."""
+_ASKING, _FREE = 0.02, 5.0
+"""Part of the time that calls take which asking the ledger may take, and ms of asking beyond that."""
+_TIMED_EAGERLY = 64
+"""Eager calls that are timed; after as many, every sixteenth."""
+
+
+@attrs.define(eq=False)
+class _Standing:
+    """An answer that holds for a while, for all sizes that the finest steps round alike.
+
+    Attributes:
+        bucket: serves these sizes; None where they run eagerly.
+        left: calls until one asks again.
+        calls: calls since one has asked, once none is left.
+    """
+
+    bucket: Bucket | None
+    left: int
+    calls: int
+
+
+class ChosenBuckets:
+    """Finds the bucket for each call of one program, as the ledger decides.  Whoever uses it holds the store's lock.
+
+    Args:
+        program: the program.
+        finder: makes the buckets.
+        ledger: the program's account.
+
+    Attributes:
+        estimates: what calls and buckets take.
+        changed: whether the last look-up made a bucket, or tried to.
+    """
+
+    def __init__(self, program: Program, finder: BucketFinder, ledger: Ledger, device: torch.device) -> None:
+        self._finder, self._ledger = finder, ledger
+        self._symbols = list(program.positions.items())
+        self._work = Work(program.graph, tuple(name for name, _ in self._symbols))
+        self._on_cuda = device.type == "cuda"
+        self.estimates = estimates_of(program.graph)
+        self.changed = False
+        self._offers: dict[int, SizeOffers] = {}
+        self._largest: Caps = ()
+        self._calls: OrderedDict[Any, tuple[_Standing, Found | None]] = OrderedDict()
+        self._cells: OrderedDict[Any, _Standing] = OrderedDict()
+        self._buying: tuple[Bucket, Caps, float, int] | None = None
+        self._ran = self._unasked_calls = 0  # eager calls; calls since the last answer that nobody asked about
+        self._asking = self._unasked_ms = 0.0  # ms of asking, and of these calls
+        self._spans: list[tuple[float, Any, Any]] = []  # work, and the events around an eager call's kernels
+        finder.on_forget = self._forget
+
+    def find(self, values: tuple[int, ...]) -> Found | None:
+        """Return the bucket for a call and its place in it; None where it runs eagerly."""
+        self.changed = False
+        stream = self._finder.stream()
+        known = self._calls.get((values, stream))
+        if known is not None and known[0].left > 0:
+            known[0].left -= 1
+            return known[1]
+        if not self.estimates.ready or not self._finder.may_pad(values):
+            return None
+        return self._ask(values, stream)
+
+    def _ask(self, values: tuple[int, ...], stream: int) -> Found | None:
+        sizes = tuple([values[place] for _, place in self._symbols])
+        cell = stream, self._finder.cell(values)
+        standing = self._cells.get(cell)
+        named = dict(zip((name for name, _ in self._symbols), sizes, strict=True))
+        if standing is None or standing.left <= 0 or not (standing.bucket is None or standing.bucket.covers(named)):
+            if self._asking > _FREE + _ASKING * (self._ledger.promise.served + self._unasked_ms):
+                return self._unasked(named, stream)
+            times = 1 if standing is None or standing.left > 0 else standing.calls
+            start = time.perf_counter()
+            standing = self._decide(sizes, named, stream, times + self._unasked_calls)
+            if self._buying is None:
+                self._asking += (time.perf_counter() - start) * 1e3
+            self._unasked_calls, self._unasked_ms = 0, 0.0
+            _remember(self._cells, cell, standing)
+        standing.left -= 1
+        bucket = standing.bucket
+        found = None if bucket is None else (bucket, self._finder.placed(bucket, named))
+        if self._buying is None:
+            _remember(self._calls, (values, stream), (standing, found))
+        return found
+
+    def _unasked(self, named: dict[str, int], stream: int) -> Found | None:
+        """Return the smallest bucket that holds a call, if that is faster than eager: asking has taken enough time."""
+        there = [(self._work(self._caps(each)), each) for each in self._finder.buckets(stream) if each.covers(named)]
+        work, bucket = min(there, key=itemgetter(0), default=(0.0, None))
+        eager, padded = self.estimates.eager(self._work(tuple(named.values()))), self.estimates.bucket(work)
+        if bucket is None or padded > eager:
+            bucket = None
+        self._unasked_calls += 1
+        self._unasked_ms += eager if bucket is None else padded
+        return None if bucket is None else (bucket, self._finder.placed(bucket, named))
+
+    def _decide(self, sizes: Caps, named: dict[str, int], stream: int, times: int) -> _Standing:
+        """Ask the ledger, and begin to make what it wants made."""
+        self._read_spans()
+        finder, offers = self._finder, self._offers_on(stream)
+        planned = finder.planned(named, stream)
+        if planned is not None:
+            return _Standing(planned, LONGEST_REST, LONGEST_REST)
+        if not self._largest or any(map(int.__gt__, sizes, self._largest)):
+            self._largest = tuple(map(max, self._largest, sizes)) if self._largest else sizes
+        widest = finder.chosen(self._named(self._largest, named), step_up)
+        wanted = [finder.chosen(named, level) for level in _LEVELS]
+        buckets = {self._caps(each): each for each in finder.buckets(stream) if each.covers(named)}
+        answer = offers.ask(
+            sizes,
+            buckets,
+            [self._in_order(each) for each in wanted if each is not None],
+            None if widest is None else self._in_order(widest),
+            times,
+        )
+        if answer.makes is not None:
+            bucket = self._make(named, stream, answer.makes, offers)
+            if bucket is not None:
+                return _Standing(bucket, 1, 1)
+        return _Standing(None if answer.serves is None else buckets[answer.serves], answer.rest, answer.rest)
+
+    def _make(self, named: dict[str, int], stream: int, caps: Caps, offers: SizeOffers) -> Bucket | None:
+        """Begin to make a bucket: its first call captures it, and ends the purchase."""
+        start, failures = time.perf_counter(), self._finder.failures
+        padded = {name: cap for (name, _), cap in zip(self._symbols, caps, strict=True)}
+        bucket = self._finder.make(named, stream, padded)
+        self.changed = True
+        self._calls.clear()
+        self._cells.clear()
+        if bucket is None:
+            taken = (time.perf_counter() - start) * 1e3
+            offers.failed(caps, taken, dearer=self._finder.failures > failures)
+            return None
+        self._buying = bucket, caps, start, stream
+        return bucket
+
+    def bought(self, bucket: Bucket) -> None:
+        """Record that a bucket has served a call: where it was made for that call, it is bought now."""
+        buying, self._buying = self._buying, None
+        if buying is None:
+            return
+        bought, caps, start, stream = buying
+        offers = self._offers_on(stream)
+        if bought is not bucket:
+            offers.failed(caps)
+            return
+        taken = (time.perf_counter() - start) * 1e3
+        self.estimates.price.saw(taken)
+        if bucket.variants and bucket.variants[0].milliseconds is not None:
+            self.estimates.replayed(self._work(self._caps(bucket)), bucket.variants[0].milliseconds)
+        if self._caps(bucket) != caps:
+            offers.failed(caps)
+        offers.bought(self._caps(bucket), taken)
+
+    def timed(self, start: float) -> None:
+        """Record a call of a bucket that began at ``start`` on the clock of ``time.perf_counter``."""
+        self.estimates.bucket_host.saw((time.perf_counter() - start) * 1e3)
+
+    def broke_off(self) -> None:
+        """Record that the call at hand ended in an error: a bucket that was made for it is not bought."""
+        buying, self._buying = self._buying, None
+        if buying is not None:
+            self._offers_on(buying[3]).failed(buying[1], (time.perf_counter() - buying[2]) * 1e3)
+            self.clear()
+
+    def served(self) -> dict[tuple[int, ...], Bucket]:
+        """Return the buckets that calls with these integers go to."""
+        return {values: found[0] for (values, _), (_, found) in self._calls.items() if found is not None}
+
+    @property
+    def settled(self) -> bool:
+        """Return whether enough calls of buckets were timed."""
+        return self._buying is None and len(self.estimates.bucket_host) >= _TIMED
+
+    def run_eagerly(self, run: Any, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
+        """Return the results of an eager call; the first ones, and a few later, are timed."""
+        self._ran += 1
+        if self._ran > _TIMED_EAGERLY and self._ran % 16:
+            results: list[Any] = run(leaves, values)
+            return results
+        events = (torch.cuda.Event(True), torch.cuda.Event(True)) if self._on_cuda and len(self._spans) < 4 else None
+        if events is not None:
+            events[0].record()
+        start = time.perf_counter()
+        results = run(leaves, values)
+        self.estimates.eager_host.saw((time.perf_counter() - start) * 1e3)
+        if events is not None:
+            events[1].record()
+            sizes = tuple([values[place] for _, place in self._symbols])
+            self._spans.append((self._work(sizes), *events))
+        return results
+
+    def _read_spans(self) -> None:
+        """Take in the device's times of eager calls that have ended."""
+        waiting = []
+        for work, start, end in self._spans:
+            if end.query():
+                self.estimates.ran(work, start.elapsed_time(end))
+            else:
+                waiting.append((work, start, end))
+        self._spans = waiting
+
+    def _offers_on(self, stream: int) -> SizeOffers:
+        found = self._offers.get(stream)
+        if found is None:
+            found = self._offers[stream] = SizeOffers(self._ledger, self.estimates, self._work, self._words)
+        return found
+
+    def _words(self, caps: Caps) -> str:
+        names = dict(zip((name for name, _ in self._symbols), caps, strict=True))
+        return f"a bucket up to {', '.join(f'{self._finder.source(name)} {cap}' for name, cap in names.items())}"
+
+    def _caps(self, bucket: Bucket) -> Caps:
+        sizes = {**bucket.made.exact, **bucket.made.caps}
+        return self._in_order(sizes)
+
+    def _in_order(self, sizes: dict[str, int]) -> Caps:
+        return tuple([sizes[name] for name, _ in self._symbols])
+
+    def _named(self, largest: Caps, named: dict[str, int]) -> dict[str, int]:
+        """Return the largest sizes seen of padded symbols, and the call's own of the others."""
+        padded = self._finder.padded
+        return {
+            name: most if name in padded else named[name] for (name, _), most in zip(self._symbols, largest, strict=True)
+        }
+
+    def _forget(self, bucket: Bucket) -> None:
+        """A bucket has left the store."""
+        for offers in self._offers.values():
+            offers.left(self._caps(bucket))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what serves calls: it is asked for again."""
+        self._calls.clear()
+        self._cells.clear()
+        self._buying = None
+
+    def lines(self, most: int = 6) -> list[str]:
+        """Return what the ledger holds, for a report: estimates, what was made, and what has the most credit."""
+        if not self.estimates.ready:
+            return [str(self.estimates)]
+        found = [str(self.estimates)]
+        for offers in self._offers.values():
+            found += [f"offer {each}" for each in offers.offers[:most]]
+        return found
+
+
+def _remember(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    if key not in known and len(known) >= _REMEMBERED:
+        known.popitem(last=False)
+    known[key] = value

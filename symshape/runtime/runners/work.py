@@ -1,0 +1,89 @@
+"""How much work a graph is at given sizes, for estimates: a number that grows with the sizes as a device's time does."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from guards.terms import printing
+from guards.terms.generated import generated_function
+from guards.terms.term import Term
+from symshape.graph.graph import Graph
+from symshape.graph.steps import values_in
+from symshape.runtime.policy.estimates import Estimates
+
+__all__ = ["Work", "estimates_of"]
+
+_REMEMBERED = 4096  # sizes
+_LAUNCH, _BYTE = 2e-3, 1e-9
+"""ms for each kernel of a replay, and for each byte that is moved (1 TB/s): guesses, until a replay was measured."""
+_MADE = 0.4
+"""ms that making a bucket takes for each op of its program, until one was made (H100: Llama 130 for 330, GPT-2's step
+370 for 870, message passing 16 for 40)."""
+
+
+def estimates_of(graph: Graph) -> Estimates:
+    """Return first guesses of what calls of a program and making its buckets take."""
+    count = len(graph.nodes)
+    return Estimates(floor=_LAUNCH * count, rate=_BYTE, price=_MADE * count)
+
+
+class Work:
+    """The bytes that a graph's ops read and write at given sizes, each operand once.
+
+    Tensors of the same sizes are one product in a formula, so that asking costs little for a graph of a thousand ops.
+
+    Args:
+        graph: the graph.
+        names: its symbols, in the order in which sizes are given.
+    """
+
+    def __init__(self, graph: Graph, names: tuple[str, ...]) -> None:
+        self._graph, self._names = graph, names
+        self._known: OrderedDict[tuple[int, ...], float] = OrderedDict()
+
+    @cached_property
+    def _formula(self) -> Callable[[tuple[int, ...]], int]:
+        tensors: Counter[tuple[Any, ...]] = Counter()
+        for node in self._graph.nodes:
+            for value in (*values_in(node.args), *values_in(node.kwargs), *(each for each in node.outputs if each)):
+                spec = getattr(value, "spec", None)
+                if spec is not None and all(_known(size, self._names) for size in spec.sizes):
+                    tensors[tuple(spec.sizes)] += spec.dtype.itemsize
+        named = {name: f"v{place}" for place, name in enumerate(self._names)}
+        products = [" * ".join([str(count), *(_text(size, named) for size in sizes)]) for sizes, count in tensors.items()]
+        given = f"    ({''.join(f'{each}, ' for each in named.values())}) = sizes" if named else "    pass"
+        source = "\n".join(["def work(sizes):", given, f"    return {' + '.join(products) or 0}", ""])
+        made: Callable[[tuple[int, ...]], int] = generated_function(source, "work", "symshape work", {})
+        return made
+
+    def __call__(self, sizes: tuple[int, ...]) -> float:
+        """Return the bytes at these sizes; at least 1."""
+        found = self._known.get(sizes)
+        if found is None:
+            try:
+                found = max(1.0, float(self._formula(sizes)))
+            except ZeroDivisionError:
+                found = 1.0
+            if len(self._known) >= _REMEMBERED:
+                self._known.popitem(last=False)
+            self._known[sizes] = found
+        return found
+
+
+def _known(size: Any, names: tuple[str, ...]) -> bool:
+    """Return whether a size is a number or a formula of these symbols: the others are known when a program runs."""
+    if isinstance(size, int):
+        return True
+    return all(each.name in names for each in _term(size).symbols)
+
+
+def _text(size: Any, names: Mapping[str, str]) -> str:
+    return str(size) if isinstance(size, int) else f"({printing.python(_term(size), names)})"
+
+
+def _term(size: Any) -> Term:
+    found: Term = size if isinstance(size, Term) else size.term
+    return found

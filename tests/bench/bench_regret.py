@@ -1,0 +1,209 @@
+"""Time so far, from the first call on: ours with default options against eager and others, sizes never repeating.
+
+Each peer runs in a process of its own, with the same sizes in the same order; a call is timed from its arguments to
+the end of what the device does for it.  Cumulative seconds at calls 1, 10, 30, 100, 300 and 1,000, so that traces,
+captures and compilations count where a user waits for them.  *behind* is the most by which ours was above 1.25 times
+eager's time so far, over all calls: the promise is one second.
+
+    python -m tests.bench regret --stream llama --peers eager,ours,buckets
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import symshape
+from tests.bench.report import NotHere, Report, bench_parser
+from tests.bench.stream_peers import Bucketed, Peer, TorchCompile
+from tests.bench.streams import STREAMS, WITHOUT_BUCKETS, Sizes, Stream, Tensors, make
+
+MARKS = (1, 10, 30, 100, 300, 1000)
+_WARM = 3  # calls of a small function of torch's, before anything is timed: the context of the device
+
+
+class Default(Peer):
+    """Ours with default options."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.run = self.compiled = symshape.compile(stream.run)
+
+    def buckets(self) -> int | None:
+        return self.compiled.stats().cuda_graphs
+
+    def remarks(self) -> list[str]:
+        stats = self.compiled.stats()
+        report = [line.strip()[:240] for line in self.compiled.report().splitlines()]
+        told = [line for line in report if line.startswith(("offer", "host time", "refused"))]
+        traced = f"{stats.traces} traces in {stats.trace_ms:.0f} ms, {stats.fallbacks + stats.untraced} calls untraced"
+        return [f"{traced}, {stats.cuda_graphs} graphs", *told[:8]]
+
+
+class Dynamic(TorchCompile):
+    """torch.compile with every size dynamic from the start."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream, None)
+        self.run = torch.compile(stream.run, dynamic=True)
+
+
+RUN: dict[str, Callable[[Stream], Peer]] = {
+    "eager": Peer,
+    "ours": Default,
+    "compile": lambda stream: TorchCompile(stream, None),
+    "compile-dynamic": Dynamic,
+    "buckets": lambda stream: Bucketed(stream, compiled=False),
+}
+
+
+def drawn(stream: Stream, count: int, seed: int) -> list[Sizes]:
+    """Sizes of which none repeats."""
+    return stream.draw(count, random.Random(seed), set())
+
+
+def play(stream: Stream, peer: Peer, sizes: Sequence[Sizes], seed: int, limit: float) -> list[float]:
+    """The seconds of each call; fewer than asked for where they take longer than ``limit`` in all."""
+    cuda = torch.cuda.is_available()
+    torch.manual_seed(seed)
+    taken: list[float] = []
+    for each in sizes:
+        arguments = stream.arguments(each)
+        if cuda:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        peer(each, arguments)
+        if cuda:
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - start)
+        if sum(taken) > limit:
+            break
+    return taken
+
+
+def mismatches(stream: Stream, peer: Peer, sizes: Sequence[Sizes]) -> int:
+    """How many of some calls differ from eager; 0 for training, where a call changes what the next one computes."""
+    if stream.trains:
+        return 0
+    found = 0
+    for each in sizes:
+        arguments = stream.arguments(each)
+        found += not _close(peer(each, arguments), stream.run(*arguments))
+    return found
+
+
+def _close(mine: Tensors, expected: Tensors) -> bool:
+    return all(
+        a.shape == b.shape and bool(((a - b).float().abs() <= 5e-2 * (1 + b.float().abs().max())).all())
+        for a, b in zip(mine, expected, strict=True)
+    )
+
+
+def one(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs one peer in this process."""
+    device = torch.device(args.device)
+    stream = make(args.stream, device, tiny=device.type == "cpu" or args.smoke)
+    sizes = drawn(stream, args.calls, args.seed)
+    for _ in range(_WARM):
+        (torch.ones(8, 8, device=device) @ torch.ones(8, 8, device=device)).sum().item()
+    torch._dynamo.config.recompile_limit = 64
+    with torch.set_grad_enabled(stream.trains):
+        peer = RUN[args.peer](stream)
+        taken = play(stream, peer, sizes, args.seed, args.limit)
+        if device.type == "cpu" and not args.smoke:
+            wrong = 0
+        else:
+            wrong = mismatches(stream, peer, sizes[: len(taken)][:: max(1, len(taken) // 10)])
+    return {"seconds": taken, "mismatches": wrong, "buckets": peer.buckets(), "remarks": peer.remarks()}
+
+
+def apart(args: argparse.Namespace, stream: str, peer: str) -> dict[str, Any] | str:
+    """Runs one peer in a process of its own; its error where it has one."""
+    command = [sys.executable, "-m", "tests.bench.bench_regret", "--peer", peer, "--stream", stream]
+    command += ["--calls", str(args.calls), "--seed", str(args.seed), "--device", args.device]
+    command += ["--limit", str(args.limit), *(["--smoke"] if args.smoke else [])]
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        return (done.stderr.strip().splitlines() or ["no answer"])[-1][:300]
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def behind(mine: Sequence[float], eager: Sequence[float]) -> float:
+    """The most seconds by which the time so far was above 1.25 times eager's."""
+    most = ours = theirs = 0.0
+    for a, b in zip(mine, eager, strict=False):
+        ours, theirs = ours + a, theirs + b
+        most = max(most, ours - 1.25 * theirs)
+    return most
+
+
+def _tell(report: Report, stream: str, found: dict[str, dict[str, Any] | str]) -> None:
+    columns = ("who", *(f"after {mark}" for mark in MARKS), "last / eager's", "behind s", "p99 / p50, last 200")
+    table = report.table(f"{stream}: seconds so far", *columns, "buckets", "mismatches")
+    eager = found.get("eager")
+    for who, result in found.items():
+        if isinstance(result, str):
+            report.note(f"{stream}, {who}: {result}")
+            continue
+        taken = result["seconds"]
+        sums = [sum(taken[:mark]) if len(taken) >= mark else None for mark in MARKS]
+        last = sorted(taken[-200:])
+        spread = last[int(len(last) * 0.99)] / last[len(last) // 2]
+        ratio = late = None
+        if isinstance(eager, dict):
+            count = min(len(taken), len(eager["seconds"]))
+            ratio, late = sum(taken[:count]) / sum(eager["seconds"][:count]), behind(taken, eager["seconds"])
+        table.row(who, *sums, ratio, late, spread, result["buckets"], result["mismatches"])
+        for remark in result["remarks"]:
+            report.note(f"{stream}, {who}: {remark}")
+        report.series[f"{stream}, {who}, ms"] = [round(each * 1e3, 3) for each in taken]
+        if who == "ours" and late is not None and ratio is not None:
+            report.goal(f"{stream}: seconds above 1.25 of eager's so far, at most", late, at_most=1.0)
+            report.goal(f"{stream}: mismatches", result["mismatches"], at_most=0)
+
+
+def main(argv: Sequence[str] | None = None) -> Report:
+    """Runs the streams."""
+    everything = STREAMS | WITHOUT_BUCKETS
+    parser = bench_parser(__doc__, device="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--stream", default="", help=f"with commas between, of {','.join(everything)} (default: all)")
+    parser.add_argument("--peers", default="eager,ours,buckets", help=f"of {','.join(RUN)}")
+    parser.add_argument("--calls", type=int, default=300, help="calls of a stream (default: 300)")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a peer stops (default: 120)")
+    parser.add_argument("--peer", default="", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise NotHere("needs a CUDA device")
+    if args.smoke:
+        args.calls, args.stream, args.peers = 4, args.stream or "graphs", "eager,ours"
+    if args.peer:
+        print(json.dumps(one(args)))
+        return Report("regret", device=args.device)
+    streams = args.stream.split(",") if args.stream else list(everything)
+    report = Report("regret", device=args.device, part=args.stream.replace(",", "_") if len(streams) < 4 else "")
+    for stream in streams:
+        found: dict[str, dict[str, Any] | str] = {}
+        for peer in args.peers.split(","):
+            if peer == "buckets" and stream in WITHOUT_BUCKETS:
+                continue
+            found[peer] = apart(args, stream, peer)
+        _tell(report, stream, found)
+        report.so_far()
+    report.note(f"{args.calls} calls, seed {args.seed}; no sizes repeat; each peer in a process of its own")
+    return report
+
+
+if __name__ == "__main__":
+    main()
