@@ -16,7 +16,7 @@ import attrs
 
 from symshape.runtime.policy.estimates import Estimates
 from symshape.runtime.policy.ledger import Ledger
-from symshape.runtime.policy.nesting import LEVELS, octave_up, step_up
+from symshape.runtime.policy.nesting import LEVELS, Widest, octave_up, step_up
 from symshape.runtime.policy.promise import Promise
 from symshape.runtime.policy.size_offers import Answer, SizeOffers
 
@@ -177,7 +177,7 @@ class _Player:
         self._estimates = Estimates(*(self._guessed(each) for each in (machine.floor, machine.rate, machine.price)))
         self._offers = SizeOffers(ledger, self._estimates, work=math.prod)
         self._buckets: list[Sizes] = []
-        self._largest: Sizes = ()
+        self._widest = Widest()
         self._resting: dict[Sizes, _Resting] = {}
         ledger.promise.spend(machine.first)
 
@@ -197,7 +197,7 @@ class _Player:
         """Serve one call; return what it took, purchases included."""
         if not self._estimates.ready:
             return self._serve(sizes, None)
-        self._largest = tuple(map(max, self._largest, sizes)) if self._largest else sizes
+        self._widest.see(sizes)
         cell = tuple(map(LEVELS[-1], sizes))
         resting, times, spent = self._resting.get(cell), 1, 0.0
         if resting is not None and resting.left > 0:
@@ -215,7 +215,7 @@ class _Player:
     def _ask(self, sizes: Sizes, times: int) -> Answer:
         wanted = [tuple(map(level, sizes)) for level in LEVELS]
         covering = [caps for caps in self._buckets if all(map(int.__ge__, caps, sizes))]
-        return self._offers.ask(sizes, covering, wanted, tuple(map(step_up, self._largest)), times)
+        return self._offers.ask(sizes, covering, wanted, tuple(map(self._widest.step, self._widest.sizes)), times)
 
     def _make(self, caps: Sizes) -> float:
         machine, estimates = self._machine, self._estimates
@@ -224,6 +224,7 @@ class _Player:
         estimates.replayed(math.prod(caps), self._measured(machine.device(caps)))
         estimates.bucket_host.saw(self._measured(machine.bucket))
         self._offers.bought(caps, spent)
+        self._widest.made(caps)
         self._buckets.append(caps)
         self._resting.clear()
         return spent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["LEVELS", "fine_step_up", "octave_up", "step_up"]
+__all__ = ["LEVELS", "Widest", "fine_step_up", "octave_up", "step_up"]
 
 
 def octave_up(value: int) -> int:
@@ -38,3 +38,34 @@ def fine_step_up(value: int) -> int:
 
 LEVELS: tuple[Callable[[int], int], ...] = (octave_up, step_up, fine_step_up)
 """Ways to round a size up, coarse ones first.  Sizes that the finest rounds alike are rounded alike by all."""
+
+
+class Widest:
+    """The largest sizes of a stream so far, and how far above them the widest bucket reaches.
+
+    A stream that has outgrown a bucket most likely goes on growing: the next bucket has room for twice as much.
+
+    Attributes:
+        sizes: the largest value of each symbol.
+    """
+
+    def __init__(self) -> None:
+        self.sizes: tuple[int, ...] = ()
+        self._outgrown = False
+        self._made: tuple[int, ...] = ()
+
+    def see(self, sizes: tuple[int, ...]) -> None:
+        """Record the sizes of a call."""
+        self.sizes = tuple(map(max, self.sizes, sizes)) if self.sizes else sizes
+        if self._made and any(map(int.__gt__, self.sizes, self._made)):
+            self._outgrown = True
+
+    def made(self, caps: tuple[int, ...]) -> None:
+        """Record the capacities of a bucket that was made."""
+        if all(map(int.__ge__, caps, self.sizes)):
+            self._made = caps
+
+    @property
+    def step(self) -> Callable[[int], int]:
+        """Return the way to round the largest sizes up."""
+        return octave_up if self._outgrown else step_up

@@ -12,8 +12,8 @@ import attrs
 import torch
 
 from symshape.graph.program import Program
-from symshape.runtime.padding.buckets import fine_step_up, octave_up, step_up
 from symshape.runtime.policy.ledger import LONGEST_REST, Ledger
+from symshape.runtime.policy.nesting import LEVELS, Widest
 from symshape.runtime.policy.size_offers import Caps, SizeOffers
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.bucket_finder import BucketFinder, Found
@@ -21,7 +21,6 @@ from symshape.runtime.runners.work import Work, estimates_of
 
 __all__ = ["ChosenBuckets"]
 
-_LEVELS = (octave_up, step_up, fine_step_up)
 _REMEMBERED = 4096  # calls, by their sizes; ranges of sizes
 _TIMED = 3
 """Calls of buckets that are timed: the host's part does not depend on the sizes."""
@@ -67,7 +66,7 @@ class ChosenBuckets:
         self.estimates = estimates_of(program.graph)
         self.changed = False
         self._offers: dict[int, SizeOffers] = {}
-        self._largest: Caps = ()
+        self._widest = Widest()
         self._calls: OrderedDict[Any, tuple[_Standing, Found | None]] = OrderedDict()
         self._cells: OrderedDict[Any, _Standing] = OrderedDict()
         self._buying: tuple[Bucket, Caps, float, int] | None = None
@@ -128,10 +127,9 @@ class ChosenBuckets:
         planned = finder.planned(named, stream)
         if planned is not None:
             return _Standing(planned, LONGEST_REST, LONGEST_REST)
-        if not self._largest or any(map(int.__gt__, sizes, self._largest)):
-            self._largest = tuple(map(max, self._largest, sizes)) if self._largest else sizes
-        widest = finder.chosen(self._named(self._largest, named), step_up)
-        wanted = [finder.chosen(named, level) for level in _LEVELS]
+        self._widest.see(sizes)
+        widest = finder.chosen(self._named(self._widest.sizes, named), self._widest.step)
+        wanted = [finder.chosen(named, level) for level in LEVELS]
         buckets = {self._caps(each): each for each in finder.buckets(stream) if each.covers(named)}
         answer = offers.ask(
             sizes,
@@ -178,6 +176,7 @@ class ChosenBuckets:
         if self._caps(bucket) != caps:
             offers.failed(caps)
         offers.bought(self._caps(bucket), taken)
+        self._widest.made(self._caps(bucket))
 
     def timed(self, start: float) -> None:
         """Record a call of a bucket that began at ``start`` on the clock of ``time.perf_counter``."""

@@ -1,0 +1,55 @@
+"""Guesses are corrected by what was measured, near it more than far from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from symshape.runtime.policy.estimates import HOPE, Estimates
+
+
+def _estimates(host: float = 5.0) -> Estimates:
+    found = Estimates(floor=1.0, rate=0.01, price=100.0)
+    found.eager_host.saw(host)
+    return found
+
+
+def test_before_a_measurement_the_guess_counts_in_part() -> None:
+    estimates = _estimates()
+    assert estimates.device(100.0) == pytest.approx(HOPE * 2.0)
+    assert estimates.bucket_price() == 100.0
+    assert estimates.eager(1000.0) == pytest.approx(HOPE * 11.0)
+
+
+def test_a_device_that_waited_needs_no_longer_than_that() -> None:
+    estimates = _estimates()
+    estimates.ran(10_000.0, 5.0)  # guessed 50
+    assert estimates.device(10_000.0) == pytest.approx(5.0)
+
+
+def test_a_device_that_was_busy_needs_as_long_as_that() -> None:
+    estimates = _estimates()
+    estimates.ran(1000.0, 80.0)
+    assert estimates.device(1000.0) == pytest.approx(80.0)
+    assert estimates.device(2000.0) > 100.0
+
+
+def test_between_replays_time_grows_evenly() -> None:
+    estimates = _estimates()
+    estimates.replayed(100.0, 2.0)
+    estimates.replayed(200.0, 4.0)
+    assert [estimates.device(each) for each in (100.0, 150.0, 200.0)] == [2.0, 3.0, 4.0]
+    assert estimates.device(400.0) > 4.0
+    assert estimates.device(50.0) < 2.0
+
+
+def test_a_small_replay_says_little_of_large_sizes() -> None:
+    """At small sizes launches count; taking them for a rate would forbid every wide bucket."""
+    estimates = _estimates()
+    estimates.replayed(1.0, 1.2)
+    assert estimates.device(1000.0) == pytest.approx(11.0 * 1.2 / 1.01)
+
+
+def test_nothing_is_ready_before_an_eager_call_was_timed() -> None:
+    assert not Estimates(1.0, 1.0, 1.0).ready
+    assert str(Estimates(1.0, 1.0, 1.0)) == "nothing is timed yet"
+    assert "eager 5 ms, padded not timed yet; a bucket costs 100 ms" in str(_estimates())
