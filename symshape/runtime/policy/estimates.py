@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_left, insort
 from collections import deque
+from math import inf
 
 __all__ = ["Estimates", "Typical"]
 
@@ -66,8 +67,8 @@ class Estimates:
         self.price = Typical(last=3)
         self._floor, self._rate, self._price = floor, rate, price
         self._replays: list[tuple[float, float]] = []  # (work, ms) of measured replays, by work
-        self._waited: tuple[float, float] | None = None  # (work, ms) of an eager call for which the device waited
-        self._bound: tuple[float, float] | None = None  # the same of one that the device bounds
+        self._scale = HOPE  # of the guess, as eager calls tell
+        self._least = inf  # the least part of the guess that an eager call took on the device
 
     @property
     def ready(self) -> bool:
@@ -85,11 +86,11 @@ class Estimates:
         That tells the device's own time where it is well above the host's; else the device waited for the host, and
         needs less than that.
         """
-        host = self.eager_host() or 0.0
-        if milliseconds > 1.5 * host:
-            self._bound = work, milliseconds
-        elif self._waited is None or work > self._waited[0]:
-            self._waited = work, milliseconds
+        part = milliseconds / max(self._guess(work), 1e-9)
+        if part < self._least:  # others loaded kernels, or prepared libraries for new sizes
+            self._least = part
+            busy = milliseconds > 1.5 * (self.eager_host() or 0.0)
+            self._scale = part if busy else min(HOPE, part)
 
     def _guess(self, work: float) -> float:
         return self._floor + self._rate * work
@@ -98,12 +99,7 @@ class Estimates:
         """Return the device time at this work: between measured replays, or the guess as the nearest one corrects it."""
         known = self._replays
         if not known:
-            guess = HOPE * self._guess(work)
-            if self._bound is not None:
-                return guess * max(1.0, self._bound[1] / (HOPE * self._guess(self._bound[0])))
-            if self._waited is not None:
-                return guess * min(1.0, self._waited[1] / (HOPE * self._guess(self._waited[0])))
-            return guess
+            return self._scale * self._guess(work)
         at = bisect_left(known, (work, 0.0))
         if at < len(known) and known[at][0] == work:
             return known[at][1]

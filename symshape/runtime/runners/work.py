@@ -10,8 +10,9 @@ from typing import Any
 from guards.terms import printing
 from guards.terms.generated import generated_function
 from guards.terms.term import Term
+from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
-from symshape.graph.steps import values_in
+from symshape.graph.steps import Node, values_in, writes_nothing
 from symshape.runtime.policy.estimates import Estimates
 
 __all__ = ["Work", "estimates_of"]
@@ -48,6 +49,8 @@ class Work:
     def _formula(self) -> Callable[[tuple[int, ...]], int]:
         tensors: Counter[tuple[Any, ...]] = Counter()
         for node in self._graph.nodes:
+            if _moves_nothing(node):
+                continue
             for value in (*values_in(node.args), *values_in(node.kwargs), *(each for each in node.outputs if each)):
                 spec = getattr(value, "spec", None)
                 if spec is not None and all(_known(size, self._names) for size in spec.sizes):
@@ -71,6 +74,11 @@ class Work:
                 self._known.popitem(last=False)
             self._known[sizes] = found
         return found
+
+
+def _moves_nothing(node: Node) -> bool:
+    """Return whether an op only gives another view of its argument."""
+    return not aliasing(node.op).is_functional and writes_nothing(node)
 
 
 def _known(size: Any, names: tuple[str, ...]) -> bool:
