@@ -33,7 +33,16 @@ def main(argv: Sequence[str] | None = None) -> Report:
     each = 1 if args.smoke else max(1, args.streams // len(pairs))
     table = report.table(
         f"{each} streams of {args.calls} calls each",
-        *("machine", "traffic", "total / hindsight, mean", "worst", "total / eager, mean", "worst", "behind, ms", "buckets"),
+        *(
+            "machine",
+            "traffic",
+            "total / hindsight, mean",
+            "worst",
+            "total / eager, mean",
+            "worst",
+            "behind, ms",
+            "buckets",
+        ),
     )
     start, behind = time.perf_counter(), 0.0
     for machine, traffic in pairs:
@@ -44,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> Report:
         if MACHINES[machine].first < 1000:  # else the first trace alone breaks the promise
             behind = max(behind, late)
         made = statistics.mean(one.buckets for one in found)
-        table.row(machine, traffic, statistics.mean(hindsight), max(hindsight), statistics.mean(eager), max(eager), late, made)
+        table.row(
+            machine, traffic, statistics.mean(hindsight), max(hindsight), statistics.mean(eager), max(eager), late, made
+        )
     report.goal("ms above 1.25 of eager's time so far, at most", behind, at_most=1000.0)
     rate = each * len(pairs) / (time.perf_counter() - start)
     report.note(f"{rate:.0f} streams a second; hindsight includes the first trace, but for eager's")

@@ -132,7 +132,9 @@ def apart(args: argparse.Namespace, stream: str, peer: str) -> dict[str, Any] | 
     command += ["--calls", str(args.calls), "--seed", str(args.seed), "--device", args.device]
     command += ["--limit", str(args.limit), *(["--smoke"] if args.smoke else [])]
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"}
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         return (done.stderr.strip().splitlines() or ["no answer"])[-1][:300]

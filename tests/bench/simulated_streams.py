@@ -68,7 +68,7 @@ MACHINES: dict[str, Machine] = {
     "large": Machine(eager=6.0, bucket=0.3, price=200.0, floor=1.0, rate=0.02),
     "small": Machine(eager=0.1, bucket=0.05, price=20.0, floor=0.02, rate=1e-5, first=100.0),
 }
-"""What was recorded on an H100 (torch 2.11), rounded, and two beyond: a device that is always busy, a small function."""
+"""Recorded on an H100 (torch 2.11) and rounded; and two beyond: a device that is always busy, a small function."""
 
 
 def _language(rng: random.Random) -> Iterator[Sizes]:

@@ -532,7 +532,13 @@ def t5(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
     hf = _transformers()
     width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
     config = hf.T5Config(
-        vocab_size=words, d_model=width, d_ff=4 * width, num_layers=layers, num_heads=8, d_kv=width // 8, use_cache=False
+        vocab_size=words,
+        d_model=width,
+        d_ff=4 * width,
+        num_layers=layers,
+        num_heads=8,
+        d_kv=width // 8,
+        use_cache=False,
     )
     model = hf.T5ForConditionalGeneration(config).eval().to(device, dtype)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import attrs
 
-from guards.sets.sources import Size
+from guards.sets.sources import IntArg, Size
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Term
 from symshape.graph.program import Program
@@ -41,9 +42,26 @@ class Plan:
 
 
 def candidates(program: Program) -> frozenset[str]:
-    """The symbols that may be padded: sizes of arguments, whatever else they are."""
-    symbols = program.symbols.values()
-    return frozenset(each.name for each in symbols if each.backed and any(isinstance(s, Size) for s in each.sources))
+    """Return the symbols that may be padded: sizes of arguments, and integer arguments that size tensors."""
+    found = _CANDIDATES.get(program)
+    if found is None:
+        known = [each for each in program.symbols.values() if each.backed]
+        sizes = {each.name for each in known if any(isinstance(source, Size) for source in each.sources)}
+        integers = {each.name for each in known if any(isinstance(source, IntArg) for source in each.sources)} - sizes
+        integers &= _sizing(program) if integers else set()
+        sizes |= {name for name in integers if program.guards.implies(boolean.ge(arithmetic.symbol(name), 0))}
+        found = _CANDIDATES[program] = frozenset(sizes)
+    return found
+
+
+_CANDIDATES: WeakKeyDictionary[Program, frozenset[str]] = WeakKeyDictionary()
+
+
+def _sizing(program: Program) -> set[str]:
+    """Return the symbols in the sizes of what a program computes."""
+    specs = [getattr(each, "spec", None) for node in program.graph.nodes for each in node.outputs]
+    sizes = [size for spec in specs if spec is not None for size in spec.sizes if not isinstance(size, int)]
+    return {each.name for size in sizes for each in (size if isinstance(size, Term) else size.term).symbols}
 
 
 @attrs.frozen

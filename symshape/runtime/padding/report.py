@@ -47,7 +47,7 @@ class SymbolPadding:
         if self.fixed:
             return f"{self.name}: fixed by the guards"
         if self.capacity is None:
-            return f"{self.name}: exact (it is no size of an argument alone)"
+            return f"{self.name}: exact (it sizes no tensor by itself)"
         lines = [f"{self.name}: padded to {self.capacity}" + ("" if self.repairs else ", no repair needed")]
         for (what, op), found in groupby(self.repairs, key=lambda each: (each.what, each.op)):
             places = [each.where for each in found]

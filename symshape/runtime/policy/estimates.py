@@ -14,7 +14,7 @@ REPLAYED = 0.05
 HOPE = 0.5
 """Part of a guess that counts until a replay was measured: one bucket tells whether the guess was wrong."""
 SLOWER = 4.0
-"""Most that one measured replay corrects the estimates for other sizes: at small sizes it tells little of large ones."""
+"""Most that one measured replay corrects estimates for other sizes: a small one tells little of large ones."""
 
 
 class Typical:
@@ -96,7 +96,7 @@ class Estimates:
         return self._floor + self._rate * work
 
     def device(self, work: float) -> float:
-        """Return the device time at this work: between measured replays, or the guess as the nearest one corrects it."""
+        """Return the device time at this work: between measured replays, or a guess that the nearest one corrects."""
         known = self._replays
         if not known:
             return self._scale * self._guess(work)

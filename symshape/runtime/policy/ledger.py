@@ -1,8 +1,9 @@
-"""Rent or buy: calls credit the offers that would have served them faster; an offer is made once that pays its price.
+"""Rent or buy: calls credit the offers that would have served them faster; one is made once that pays its price.
 
 Whoever waits until the credit reaches the price never loses more than twice what knowing the future would have saved,
-whatever the stream; and what is spent keeps within the promise at every moment.  Offers are nested: a call credits a wide bucket, an octave and a fine step.  The wide one collects
-the credit of all calls and is made first; a finer one is then credited with what it saves beyond the wide one.
+whatever the stream; and what is spent keeps within the promise at every moment.  Offers are nested: a call credits a
+wide bucket, an octave and a fine step.  The wide one collects the credit of all calls and is made first; a finer one is
+then credited with what it saves beyond the wide one.
 """
 
 from __future__ import annotations

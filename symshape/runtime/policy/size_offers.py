@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 import attrs
 
@@ -14,6 +14,7 @@ __all__ = ["Answer", "Caps", "SizeOffers"]
 
 Caps = tuple[int, ...]
 """A capacity for each symbol of a program, in the order of its symbols; the value itself where a symbol is exact."""
+_WIDEST = "everything seen so far"
 MOST_OPEN = 4096
 """Buckets that are not made and whose credit is remembered; the oldest are forgotten."""
 
@@ -52,10 +53,16 @@ class SizeOffers:
     ) -> None:
         self._ledger, self._estimates, self._work, self._words = ledger, estimates, work, words
         self._made: dict[Caps, Offer] = {}
-        self._open: OrderedDict[Caps | None, Offer] = OrderedDict()
+        self._open: OrderedDict[Hashable, Offer] = OrderedDict()
 
     def ask(
-        self, sizes: Caps, covering: Iterable[Caps], wanted: Iterable[Caps], widest: Caps | None = None, times: int = 1
+        self,
+        sizes: Caps,
+        covering: Iterable[Caps],
+        wanted: Iterable[Caps],
+        widest: Caps | None = None,
+        times: int = 1,
+        exact: Hashable = (),
     ) -> Answer:
         """Account for calls of these sizes, and decide what serves them.
 
@@ -65,13 +72,14 @@ class SizeOffers:
             wanted: buckets that would hold the call, made or not, coarse ones first.
             widest: the bucket that holds everything seen so far; what it is credited with goes on as it grows.
             times: how many such calls there were since the last answer, this one among them.
+            exact: what calls have to have in common to share the widest bucket.
         """
         covering = [self._there(caps) for caps in covering]
         estimates, price = self._estimates, self._estimates.bucket_price()
         quotes = [Quote(self._ledger.eager, estimates.eager(self._work(sizes)))]
         capacities: list[Caps | None] = [None]
         for caps in dict.fromkeys((*(() if widest is None else (widest,)), *wanted, *covering)):
-            offer = self._made.get(caps) or self._offered(None if caps == widest else caps, caps, price)
+            offer = self._made.get(caps) or self._offered((_WIDEST, exact) if caps == widest else caps, caps, price)
             quotes.append(Quote(offer, estimates.bucket(self._work(caps))))
             capacities.append(caps)
         decision = self._ledger.call(quotes, times)
@@ -85,8 +93,8 @@ class SizeOffers:
             self._made[caps] = Offer(self._words(caps), 0.0, made=True)
         return caps
 
-    def _offered(self, key: Caps | None, caps: Caps, price: float) -> Offer:
-        """Return the offer of a bucket that is not made; that of the widest one (None) is the same whatever it holds."""
+    def _offered(self, key: Hashable, caps: Caps, price: float) -> Offer:
+        """Return the offer of a bucket that is not made; that of the widest one is the same whatever it holds."""
         found = self._open.get(key)
         if found is None:
             found = self._open[key] = Offer(self._words(caps), price)
@@ -94,7 +102,7 @@ class SizeOffers:
                 self._open.popitem(last=False)
         elif not found.failures:
             found.price = price
-            if key is None:
+            if key != caps:
                 found.words = self._words(caps)
         return found
 
@@ -106,18 +114,18 @@ class SizeOffers:
         offer = Offer(self._words(caps), milliseconds)
         self._made[caps] = offer
         self._ledger.bought(offer, milliseconds)
-        self._open.pop(None, None)
-        self._open.pop(caps, None)
+        for key in [key for key, each in self._open.items() if each.words == offer.words]:
+            del self._open[key]
         for key, each in self._open.items():
-            if key is not None and all(map(int.__le__, key, caps)):
+            if isinstance(key, tuple) and _within(key, caps):
                 each.credit = 0.0
 
     def failed(self, caps: Caps, milliseconds: float = 0.0, *, dearer: bool = True) -> None:
         """Record that a bucket could not be made after so many ms; ``dearer`` as for :meth:`Ledger.failed`."""
-        for key in (None, caps):
-            if key in self._open:
-                self._ledger.failed(self._open[key], milliseconds, dearer=dearer)
-                milliseconds = 0.0
+        words = self._words(caps)
+        for each in [each for each in self._open.values() if each.words == words]:
+            self._ledger.failed(each, milliseconds, dearer=dearer)
+            milliseconds = 0.0
 
     def left(self, caps: Caps) -> None:
         """Record that a bucket is there no more."""
@@ -128,3 +136,8 @@ class SizeOffers:
         """Return the offers: those made, by what they saved; then the others, by their credit."""
         made = sorted(self._made.values(), key=lambda each: -each.saved)
         return [self._ledger.eager, *made, *sorted(self._open.values(), key=lambda each: -each.credit)]
+
+
+def _within(key: tuple[Hashable, ...], caps: Caps) -> bool:
+    """Return whether a bucket's sizes are part of another one's; the widest bucket has no sizes of its own."""
+    return key[0] is not _WIDEST and all(isinstance(a, int) and a <= b for a, b in zip(key, caps, strict=True))

@@ -15,7 +15,7 @@ import torch
 from guards.sets.sources import spelled
 from symshape import events
 from symshape.graph.program import Program
-from symshape.runtime.padding.buckets import fine_step_up, step_up
+from symshape.runtime.padding.buckets import step_up
 from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
@@ -86,7 +86,7 @@ class BucketFinder:
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
         self._choices: OrderedDict[Any, Choice] = OrderedDict()
         self._by_steps: dict[Any, Bucket] = {}  # by the stream, and the steps and exact sizes that they were made for
-        self._stepped, self._fine = _Steps(step_up), _Steps(fine_step_up)
+        self._stepped = _Steps()
         self._padded, self._layouts = sorted(candidates(program)), TrueLayouts(program.graph)
         self._index = device.index or 0
         self._note_padded()
@@ -228,21 +228,6 @@ class BucketFinder:
         """Return whether a call may go to a bucket: not one of sizes of 0, or with layouts that padding changes."""
         sizes = {name: values[place] for name, place in self._symbols}
         return bool(self.padded) and all(sizes[name] for name in self._padded) and not self._layouts.differ(sizes)
-
-    def cell(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Return what is alike for all sizes that the finest steps round alike, and for no others."""
-        if self._planned:
-            return tuple(values)
-        fine = self._fine
-        return tuple([fine[values[place]] if pads else values[place] for _, place, pads in self._rounding])
-
-    def placed(self, bucket: Bucket, sizes: Mapping[str, int]) -> Placement:
-        """Return the place of a call of these sizes in a bucket."""
-        return bucket.place(sizes, self._lend)
-
-    def source(self, name: str) -> str:
-        """Return what the caller calls a symbol."""
-        return self._sources[name]
 
     @property
     def padded(self) -> set[str]:
@@ -391,14 +376,10 @@ class BucketFinder:
 class _Steps(dict[int, int]):
     """The next step up from each number that was asked for."""
 
-    def __init__(self, step: Step) -> None:
-        super().__init__()
-        self._step = step
-
     def __missing__(self, value: int) -> int:
         if len(self) >= _REMEMBERED:
             self.clear()
-        found = self[value] = self._step(value)
+        found = self[value] = step_up(value)
         return found
 
 

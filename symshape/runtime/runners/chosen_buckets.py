@@ -11,7 +11,9 @@ from typing import Any
 import attrs
 import torch
 
+from guards.sets.sources import spelled
 from symshape.graph.program import Program
+from symshape.runtime.padding.results import Lend
 from symshape.runtime.policy.ledger import LONGEST_REST, Ledger
 from symshape.runtime.policy.nesting import LEVELS, Widest
 from symshape.runtime.policy.size_offers import Caps, SizeOffers
@@ -52,15 +54,20 @@ class ChosenBuckets:
         program: the program.
         finder: makes the buckets.
         ledger: the program's account.
+        device: where the program computes.
+        lend: how results are answered that are not copied.
 
     Attributes:
         estimates: what calls and buckets take.
         changed: whether the last look-up made a bucket, or tried to.
     """
 
-    def __init__(self, program: Program, finder: BucketFinder, ledger: Ledger, device: torch.device) -> None:
-        self._finder, self._ledger = finder, ledger
+    def __init__(
+        self, program: Program, finder: BucketFinder, ledger: Ledger, device: torch.device, lend: Lend | None = None
+    ) -> None:
+        self._finder, self._ledger, self._lend = finder, ledger, lend
         self._symbols = list(program.positions.items())
+        self._sources = spelled(program.sources)
         self._work = Work(program.graph, tuple(name for name, _ in self._symbols))
         self._on_cuda = device.type == "cuda"
         self.estimates = estimates_of(program.graph)
@@ -69,6 +76,7 @@ class ChosenBuckets:
         self._widest = Widest()
         self._calls: OrderedDict[Any, tuple[_Standing, Found | None]] = OrderedDict()
         self._cells: OrderedDict[Any, _Standing] = OrderedDict()
+        self._pads: list[bool] | None = None  # whether each symbol is padded; None until that is asked
         self._buying: tuple[Bucket, Caps, float, int] | None = None
         self._ran = self._unasked_calls = 0  # eager calls; calls since the last answer that nobody asked about
         self._asking = self._unasked_ms = 0.0  # ms of asking, and of these calls
@@ -89,7 +97,7 @@ class ChosenBuckets:
 
     def _ask(self, values: tuple[int, ...], stream: int) -> Found | None:
         sizes = tuple([values[place] for _, place in self._symbols])
-        cell = stream, self._finder.cell(values)
+        cell = stream, self._cell(sizes)
         standing = self._cells.get(cell)
         named = dict(zip((name for name, _ in self._symbols), sizes, strict=True))
         if standing is None or standing.left <= 0 or not (standing.bucket is None or standing.bucket.covers(named)):
@@ -104,7 +112,7 @@ class ChosenBuckets:
             _remember(self._cells, cell, standing)
         standing.left -= 1
         bucket = standing.bucket
-        found = None if bucket is None else (bucket, self._finder.placed(bucket, named))
+        found = None if bucket is None else (bucket, bucket.place(named, self._lend))
         if self._buying is None:
             _remember(self._calls, (values, stream), (standing, found))
         return found
@@ -118,7 +126,15 @@ class ChosenBuckets:
             bucket = None
         self._unasked_calls += 1
         self._unasked_ms += eager if bucket is None else padded
-        return None if bucket is None else (bucket, self._finder.placed(bucket, named))
+        return None if bucket is None else (bucket, bucket.place(named, self._lend))
+
+    def _cell(self, sizes: Caps) -> Caps:
+        """Return what is alike for all sizes that the finest steps round alike, and for no others."""
+        if self._pads is None:
+            padded = self._finder.padded
+            self._pads = [name in padded for name, _ in self._symbols]
+        fine = LEVELS[-1]
+        return tuple([fine(size) if pads else size for size, pads in zip(sizes, self._pads, strict=True)])
 
     def _decide(self, sizes: Caps, named: dict[str, int], stream: int, times: int) -> _Standing:
         """Ask the ledger, and begin to make what it wants made."""
@@ -137,6 +153,7 @@ class ChosenBuckets:
             [self._in_order(each) for each in wanted if each is not None],
             None if widest is None else self._in_order(widest),
             times,
+            exact=tuple([value for name, value in named.items() if name not in finder.padded]),
         )
         if answer.makes is not None:
             bucket = self._make(named, stream, answer.makes, offers)
@@ -150,8 +167,7 @@ class ChosenBuckets:
         padded = {name: cap for (name, _), cap in zip(self._symbols, caps, strict=True)}
         bucket = self._finder.make(named, stream, padded)
         self.changed = True
-        self._calls.clear()
-        self._cells.clear()
+        self.clear()
         if bucket is None:
             taken = (time.perf_counter() - start) * 1e3
             offers.failed(caps, taken, dearer=self._finder.failures > failures)
@@ -234,7 +250,7 @@ class ChosenBuckets:
 
     def _words(self, caps: Caps) -> str:
         names = dict(zip((name for name, _ in self._symbols), caps, strict=True))
-        return f"a bucket up to {', '.join(f'{self._finder.source(name)} {cap}' for name, cap in names.items())}"
+        return f"a bucket up to {', '.join(f'{self._sources[name]} {cap}' for name, cap in names.items())}"
 
     def _caps(self, bucket: Bucket) -> Caps:
         sizes = {**bucket.made.exact, **bucket.made.caps}
@@ -247,7 +263,8 @@ class ChosenBuckets:
         """Return the largest sizes seen of padded symbols, and the call's own of the others."""
         padded = self._finder.padded
         return {
-            name: most if name in padded else named[name] for (name, _), most in zip(self._symbols, largest, strict=True)
+            name: most if name in padded else named[name]
+            for (name, _), most in zip(self._symbols, largest, strict=True)
         }
 
     def _forget(self, bucket: Bucket) -> None:
@@ -260,7 +277,7 @@ class ChosenBuckets:
         """Forget what serves calls: it is asked for again."""
         self._calls.clear()
         self._cells.clear()
-        self._buying = None
+        self._buying = self._pads = None
 
     def lines(self, most: int = 6) -> list[str]:
         """Return what the ledger holds, for a report: estimates, what was made, and what has the most credit."""

@@ -34,8 +34,8 @@ from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 from symshape.runtime.runners.static_outputs import Outputs, is_dense
 from symshape.runtime.runners.uncaptured import around_uncaptured
-from symshape.runtime.runners.work import Work, estimates_of
 from symshape.runtime.runners.weights import weight_of
+from symshape.runtime.runners.work import Work, estimates_of
 from symshape.torch_internals import cuda
 
 _current_stream: Callable[[int], int] = cuda.current_stream
@@ -126,7 +126,9 @@ class CudaGraphRunner:
         self._leases: dict[tuple[tuple[int, ...], int], Lease] = {}  # by sizes and stream: those that C++ serves
         self._estimates = estimates_of(program.graph)
         self._symbols = list(program.positions.items())
-        self._offers = self._ledger(program, store) if patient else None
+        work = Work(program.graph, tuple(program.positions))
+        ledger, words = Ledger(store.promise), "a graph of {}".format
+        self._offers = SizeOffers(ledger, self._estimates, work, words) if patient else None
         self._refused: set[tuple[int, ...]] = set()
         self._device = _check_fit(program)
         mutated = {id(value.storage) for value in program.graph.mutated}
@@ -268,11 +270,6 @@ class CudaGraphRunner:
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
         self._note("ran op by op", values=key.sizes, text=reason)
         return None
-
-    def _ledger(self, program: Program, store: GraphStore) -> SizeOffers:
-        """Return the account of the program: eager calls, and a graph for each exact set of sizes."""
-        work = Work(program.graph, tuple(name for name, _ in self._symbols))
-        return SizeOffers(Ledger(store.promise), self._estimates, work, lambda sizes: f"a graph of {sizes}")
 
     def _pays(self, offers: SizeOffers, sizes: Caps) -> bool:
         """Account for an eager call of these sizes; return whether a graph for them is to be captured now."""

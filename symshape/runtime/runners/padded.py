@@ -31,7 +31,7 @@ from symshape.runtime.runners.apart import Apart
 from symshape.runtime.runners.artefacts import Shelf
 from symshape.runtime.runners.borrowing import lend
 from symshape.runtime.runners.bucket import Bucket
-from symshape.runtime.runners.bucket_finder import BucketFinder, Found
+from symshape.runtime.runners.bucket_finder import BucketFinder
 from symshape.runtime.runners.capture import CaptureFailed, is_capturing
 from symshape.runtime.runners.chosen_buckets import ChosenBuckets
 from symshape.runtime.runners.compile_process import shared
@@ -124,7 +124,11 @@ class PaddedRunner:
             any_randomness=self._draws,
             note=note,
         )
-        self._chosen = ChosenBuckets(program, self._finder, Ledger(store.promise), self._device) if where_it_pays else None
+        self._chosen = (
+            ChosenBuckets(program, self._finder, Ledger(store.promise), self._device, lending)
+            if where_it_pays
+            else None
+        )
         self._released = False
         self._lock = store.lock
 

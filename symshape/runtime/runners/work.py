@@ -1,4 +1,4 @@
-"""How much work a graph is at given sizes, for estimates: a number that grows with the sizes as a device's time does."""
+"""How much work a graph is at given sizes: a number that grows with the sizes as a device's time does."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class Work:
                 if spec is not None and all(_known(size, self._names) for size in spec.sizes):
                     tensors[tuple(spec.sizes)] += spec.dtype.itemsize
         named = {name: f"v{place}" for place, name in enumerate(self._names)}
-        products = [" * ".join([str(count), *(_text(size, named) for size in sizes)]) for sizes, count in tensors.items()]
+        products = [
+            " * ".join([str(count), *(_text(size, named) for size in sizes)]) for sizes, count in tensors.items()
+        ]
         given = f"    ({''.join(f'{each}, ' for each in named.values())}) = sizes" if named else "    pass"
         source = "\n".join(["def work(sizes):", given, f"    return {' + '.join(products) or 0}", ""])
         made: Callable[[tuple[int, ...]], int] = generated_function(source, "work", "symshape work", {})

@@ -30,10 +30,10 @@ def test_what_is_fixed_is_not_padded() -> None:
     assert "fixed" in str(padding.symbols["s1"])
 
 
-def test_integer_arguments_are_exact() -> None:
+def test_integer_arguments_that_size_nothing_are_exact() -> None:
     padding = symshape.trace(lambda x, n: x * n, torch.ones(3), 5, dynamic=True).padding()
     assert padding.padded == ("s0",)
-    assert "no size of an argument" in str(padding)
+    assert "sizes no tensor by itself" in str(padding)
 
 
 def test_nothing_to_say() -> None:

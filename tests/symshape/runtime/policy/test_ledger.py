@@ -8,7 +8,9 @@ from symshape.runtime.policy.ledger import EARLY, LONGEST_REST, Ledger, Offer, Q
 from symshape.runtime.policy.promise import GRACE, SHARE, Promise
 
 
-def _calls(ledger: Ledger, eager: float, offered: dict[str, tuple[Offer, float]], most: int = 10_000) -> tuple[int, str]:
+def _calls(
+    ledger: Ledger, eager: float, offered: dict[str, tuple[Offer, float]], most: int = 10_000
+) -> tuple[int, str]:
     """Calls until something is to be made, and what."""
     for number in range(1, most):
         decision = ledger.call([Quote(ledger.eager, eager), *[Quote(*each) for each in offered.values()]])

@@ -62,7 +62,9 @@ def _without_nesting(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("broken", [_without_a_price, _without_the_promise, _without_credit, _without_nesting])
-def test_a_broken_policy_is_caught(broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_policy_is_caught(
+    broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken(monkeypatch)
     assert _faults(_played())
 
