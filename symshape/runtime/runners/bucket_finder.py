@@ -230,6 +230,11 @@ class BucketFinder:
         return bool(self.padded) and all(sizes[name] for name in self._padded) and not self._layouts.differ(sizes)
 
     @property
+    def has_plan(self) -> bool:
+        """Return whether the user has said which capacities there are to be."""
+        return bool(self._planned)
+
+    @property
     def padded(self) -> set[str]:
         """Return the symbols that are padded, as far as that is known."""
         return set(self._padded) - self.refusals.keys()

@@ -129,7 +129,9 @@ class ChosenBuckets:
         return None if bucket is None else (bucket, bucket.place(named, self._lend))
 
     def _cell(self, sizes: Caps) -> Caps:
-        """Return what is alike for all sizes that the finest steps round alike, and for no others."""
+        """Return what is alike for all sizes that the finest steps round alike; the sizes where the user has a plan."""
+        if self._finder.has_plan:
+            return sizes
         if self._pads is None:
             padded = self._finder.padded
             self._pads = [name in padded for name, _ in self._symbols]

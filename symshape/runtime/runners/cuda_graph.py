@@ -126,9 +126,8 @@ class CudaGraphRunner:
         self._leases: dict[tuple[tuple[int, ...], int], Lease] = {}  # by sizes and stream: those that C++ serves
         self._estimates = estimates_of(program.graph)
         self._symbols = list(program.positions.items())
-        work = Work(program.graph, tuple(program.positions))
-        ledger, words = Ledger(store.promise), "a graph of {}".format
-        self._offers = SizeOffers(ledger, self._estimates, work, words) if patient else None
+        work, ledger = Work(program.graph, tuple(program.positions)), Ledger(store.promise)
+        self._offers = SizeOffers(ledger, self._estimates, work, "a graph of {}".format) if patient else None
         self._refused: set[tuple[int, ...]] = set()
         self._device = _check_fit(program)
         mutated = {id(value.storage) for value in program.graph.mutated}

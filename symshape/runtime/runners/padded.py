@@ -124,11 +124,9 @@ class PaddedRunner:
             any_randomness=self._draws,
             note=note,
         )
-        self._chosen = (
-            ChosenBuckets(program, self._finder, Ledger(store.promise), self._device, lending)
-            if where_it_pays
-            else None
-        )
+        self._chosen: ChosenBuckets | None = None
+        if where_it_pays:
+            self._chosen = ChosenBuckets(program, self._finder, Ledger(store.promise), self._device, lending)
         self._released = False
         self._lock = store.lock
 
