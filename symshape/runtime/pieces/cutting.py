@@ -8,7 +8,8 @@ import attrs
 import torch
 
 from guards.sets.guard import Guard
-from guards.terms import boolean
+from guards.terms import arithmetic, boolean
+from guards.terms.term import Op, Term
 from symshape.graph.program import Program
 from symshape.runtime.pieces.faults import Faults, Left, told
 from symshape.runtime.pieces.partition import Piece, partition
@@ -17,6 +18,8 @@ from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
 
 __all__ = ["Part", "cut"]
 
+REPLAYING = frozenset({"cuda"})
+"""Types of devices where a piece is recorded even if its sizes never change: a replay saves the host's time."""
 LEAST = 6
 """Ops from which on a piece is recorded: a call of a recorded piece takes the host as long as some ops do."""
 
@@ -49,7 +52,10 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
         left: what is left out besides what can never be recorded.
         draws: whether these may draw random numbers.
     """
-    pieces = partition(program.graph, Faults(program.graph, device, left or {}, draws).of, LEAST)
+    sizes = None if device.type in REPLAYING else program.symbols.keys() - _fixed(program.guards)
+    if sizes is not None and not sizes:
+        return ()
+    pieces = partition(program.graph, Faults(program.graph, device, left or {}, draws).of, LEAST, sizes)
     if all(each.recorded for each in pieces):
         return ()
     known = [*program.guards]
@@ -61,6 +67,18 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
         Part(piece, part, piece_program(program, part, number), tuple(_reasons(program, piece)))
         for number, (piece, part) in enumerate(zip(pieces, found, strict=True), 1)
     )
+
+
+def _fixed(guards: Iterable[Guard]) -> set[str]:
+    """Return the symbols that a guard holds to one value."""
+    alone = [guard.term for guard in guards if guard.term.op is Op.EQ and len(guard.term.symbols) == 1]
+    return {symbol.name for term in alone for symbol in term.symbols if _has_one_value(term, symbol)}
+
+
+def _has_one_value(equation: Term, symbol: Term) -> bool:
+    """Return whether an equation in one symbol is that it has this value: a multiple of it and a constant are 0."""
+    _, monomials = arithmetic.split(equation.args[0])
+    return len(monomials) == 1 and monomials[0][0] is symbol
 
 
 def _reasons(program: Program, piece: Piece) -> Iterable[str]:

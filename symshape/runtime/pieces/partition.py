@@ -7,13 +7,13 @@ do with each other are pieces of their own where different data decide on their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import attrs
 
 from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
-from symshape.graph.names import names_of_spec, names_of_step
+from symshape.graph.names import names_of_spec
 from symshape.graph.steps import Node, Step, Value, moves_nothing, writes_nothing, written_values
 from symshape.runtime.pieces.faults import Fault
 from symshape.runtime.pieces.step_order import StepOrder
@@ -48,13 +48,14 @@ class Piece:
     faults: tuple[tuple[int, Fault], ...] = ()
 
 
-def partition(graph: Graph, fault: FaultOf, least: int) -> list[Piece]:
+def partition(graph: Graph, fault: FaultOf, least: int, sizes: Collection[str] | None = None) -> list[Piece]:
     """The pieces of a graph in the order in which they run; none where nothing can be recorded.
 
     Args:
         graph: the graph.
         fault: says what cannot be recorded.
         least: fewer ops than these (views do not count) are not worth a piece of their own.
+        sizes: symbols of which a piece has to have one to be worth being recorded; None where any piece is.
     """
     if any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes):
         return []  # a value would be another tensor in one piece than in the next
@@ -63,7 +64,7 @@ def partition(graph: Graph, fault: FaultOf, least: int) -> list[Piece]:
     fit = [not each for each in found]
     parts: list[tuple[list[int], bool]] = []
     for numbers in _in_turns(order.needs, fit):
-        parts += [(numbers, False)] if found[numbers[0]] else _Narrowed(graph, order, numbers).parts(least)
+        parts += [(numbers, False)] if found[numbers[0]] else _Narrowed(graph, order, numbers).parts(least, sizes)
     pieces: list[Piece] = []
     for numbers, recorded in _with_their_users(graph, order, parts, fit):
         faults = tuple((each, why) for each in numbers if (why := found[each]) is not None)
@@ -78,18 +79,26 @@ def partition(graph: Graph, fault: FaultOf, least: int) -> list[Piece]:
 def _with_their_users(
     graph: Graph, order: StepOrder, parts: Sequence[tuple[list[int], bool]], fit: Sequence[bool]
 ) -> Iterator[tuple[list[int], bool]]:
-    """The parts, where what is made of parameters alone is in the first part that needs it: a transposed weight."""
-    place = {number: at for at, (numbers, _) in enumerate(parts) for number in numbers}
+    """Yield the parts, where what is made of parameters alone is in the first part that needs it: a transposed weight.
+
+    A step stays where it is if nobody needs it.
+    """
+    before = {number: at for at, (numbers, _) in enumerate(parts) for number in numbers}
     users: dict[int, list[int]] = {}
     for number, needs in enumerate(order.needs):
         for each in needs:
             users.setdefault(each, []).append(number)
     alone = _of_parameters(graph, order, fit)
+    place = dict(before)
     for number in reversed(alone):
         if number in users:
             place[number] = min(place[each] for each in users[number])
+    coming: dict[int, list[int]] = {}
+    for number in alone:
+        if place[number] != before[number]:
+            coming.setdefault(place[number], []).append(number)
     for at, (numbers, recorded) in enumerate(parts):
-        come = [number for number in alone if place[number] == at and number not in numbers]
+        come = coming.get(at, [])
         stay = [number for number in numbers if place[number] == at]
         if come or stay:
             yield [*come, *stay], recorded
@@ -109,22 +118,18 @@ def _of_parameters(graph: Graph, order: StepOrder, fit: Sequence[bool]) -> list[
 
 
 def _in_turns(needs: Sequence[Iterable[int]], fit: Sequence[bool]) -> list[list[int]]:
-    """The steps in groups that are fit, or not, in turns: in each all whose needs are met."""
-    left, done = list(range(len(needs))), set[int]()
-    groups: list[list[int]] = []
-    wanted = True
-    while left:
-        group, rest = [], []
-        for number in left:
-            if fit[number] is wanted and done.issuperset(needs[number]):
-                group.append(number)
-                done.add(number)
-            else:
-                rest.append(number)
-        if group:
-            groups.append(group)
-        left, wanted = rest, not wanted
-    return groups
+    """Return the steps in groups that are fit, or not, in turns, each in the first turn in which its needs are met.
+
+    Fit steps have the even turns.  What a step needs has a smaller number, and runs before it in the same turn.
+    """
+    turns: list[int] = []
+    groups: dict[int, list[int]] = {}
+    for number, fits in enumerate(fit):
+        turn = max((turns[each] for each in needs[number]), default=0)
+        turn += (turn % 2 == 0) is not fits
+        turns.append(turn)
+        groups.setdefault(turn, []).append(number)
+    return [groups[turn] for turn in sorted(groups)]
 
 
 def _work(step: Step) -> int:
@@ -141,6 +146,7 @@ class _Narrowed:
 
     def __init__(self, graph: Graph, order: StepOrder, numbers: Sequence[int]) -> None:
         self._graph = graph
+        self._order = order
         self._bound = order.bound.keys()
         self._numbers = numbers
         inside = set(numbers)
@@ -150,8 +156,8 @@ class _Narrowed:
             for each in needs:
                 self._needed[each].add(number)
 
-    def parts(self, least: int) -> list[tuple[list[int], bool]]:
-        """The parts in the order in which they run, and whether they are worth being recorded."""
+    def parts(self, least: int, sizes: Collection[str] | None = None) -> list[tuple[list[int], bool]]:
+        """Return the parts in the order in which they run, and whether they are worth being recorded."""
         names = self._names(self._numbers)
         first: list[int] = []
         last: list[int] = []
@@ -167,7 +173,8 @@ class _Narrowed:
                 rest = list(self._numbers)
         recorded: list[list[int]] = []
         for part in self._apart(rest):
-            if sum(_work(self._graph.steps[each]) for each in part) >= least:
+            varies = sizes is None or not self._names(part).isdisjoint(sizes)
+            if varies and sum(_work(self._graph.steps[each]) for each in part) >= least:
                 recorded.append(part)
             else:
                 first += part  # nothing of the rest is needed for it, nor it for the rest
@@ -176,12 +183,7 @@ class _Narrowed:
 
     def _names(self, numbers: Iterable[int]) -> set[str]:
         """The symbols that steps have to do with."""
-        found: set[str] = set()
-        for number in numbers:
-            step = self._graph.steps[number]
-            assert isinstance(step, Node)
-            found |= names_of_step(step) | _names_of(step.reads) | _names_of(step.outputs)
-        return found
+        return set().union(*(self._order.names(number) for number in numbers))
 
     def _picks(self, node: Node) -> bool:
         """Whether a node picks rows that data decide on from a tensor of other sizes."""

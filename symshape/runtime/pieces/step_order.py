@@ -40,6 +40,20 @@ class StepOrder:
         self._effect: int | None = None
         self._barrier: int | None = None
         self.needs = [self._step(number, step) for number, step in enumerate(graph.steps)]
+        self._steps = graph.steps
+        self._names: dict[int, frozenset[str]] = {}
+
+    def names(self, number: int) -> frozenset[str]:
+        """Return the symbols that a step has to do with: in its numbers, in what it reads, and in what it makes."""
+        found = self._names.get(number)
+        if found is None:
+            step = self._steps[number]
+            names = names_of_step(step)
+            if isinstance(step, Node):
+                values = dict.fromkeys((*step.reads, *(each for each in step.outputs if each is not None)))
+                names = names.union(*(names_of_spec(value.spec) for value in values))
+            found = self._names[number] = frozenset(names)
+        return found
 
     def _step(self, number: int, step: Step) -> set[int]:
         needs = set() if self._barrier is None else {self._barrier}
