@@ -44,8 +44,9 @@ def fractional(size: object) -> bool:
 
 
 def capacity(size: Size) -> int:
-    """How large a size is in memory."""
-    return int(size.capacity) if varies(size) else int(size)
+    """Return how large a size is in memory: an int, or an integer that follows the capacities by a formula."""
+    found: int = size.capacity if varies(size) else size
+    return found
 
 
 def normal(sizes: Iterable[Size]) -> Axis:

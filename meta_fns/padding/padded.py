@@ -30,7 +30,7 @@ class Handle(Protocol):
 
     @property
     def spec(self) -> TensorSpec:
-        """Its metadata: every size an ``int``, its capacity."""
+        """Its metadata: every size its capacity, an ``int`` or an integer that follows the capacities by a formula."""
 
 
 class Emitter(Protocol):

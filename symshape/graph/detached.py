@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 
 import torch
 
+from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value
 
-__all__ = ["detached_values", "viewed_by"]
+__all__ = ["detached_in", "detached_values", "viewed_by"]
 
 _DETACH = torch.ops.aten.detach.default
 
@@ -30,3 +32,14 @@ def detached_values(nodes: Iterable[Node]) -> frozenset[Value]:
             if output is not None and source is not None and (node.op is _DETACH or source in found):
                 found.add(output)
     return frozenset(found)
+
+
+_known: weakref.WeakKeyDictionary[Graph, frozenset[Value]] = weakref.WeakKeyDictionary()
+
+
+def detached_in(graph: Graph) -> frozenset[Value]:
+    """Return the :func:`detached_values` of a graph, found once."""
+    found = _known.get(graph)
+    if found is None:
+        found = _known[graph] = detached_values(graph.nodes)
+    return found

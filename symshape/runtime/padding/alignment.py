@@ -51,7 +51,8 @@ class _Product:
     @property
     def rows(self) -> int:
         """The rows at the capacities."""
-        return int(self.left.spec.sizes[0])
+        found: int = self.left.spec.sizes[0]
+        return found
 
 
 def worth_aligning(padded: PaddedGraph) -> frozenset[int]:
@@ -77,7 +78,8 @@ def align(padded: PaddedGraph, chosen: Collection[int]) -> PaddedGraph:
     for step in graph.steps:
         product = products.get(id(step))
         steps += [step] if product is None else _at_multiples(product, numbers, weights)
-    return attrs.evolve(padded, graph=attrs.evolve(graph, steps=tuple(steps)))
+    head = attrs.evolve(graph, steps=tuple(steps))
+    return attrs.evolve(padded, head=head, made_for=padded.sources, run=None, formulas=None, late=None)
 
 
 def _products(padded: PaddedGraph) -> list[_Product]:

@@ -17,6 +17,7 @@ from meta_fns.padding.axes import varies
 from meta_fns.padding.refusals import Refuse
 from meta_fns.torch_internals import OpOverload
 from symshape.graph.steps import Node, Value, map_argument, values_in
+from symshape.runtime.padding.capacities import Capacity
 from symshape.runtime.padding.fractions import fraction
 from symshape.runtime.padding.region import Fraction
 
@@ -219,6 +220,8 @@ def _form(arg: Any, reads: list[Value]) -> Any:
         return tuple([_form(each, reads) for each in arg])
     if isinstance(arg, Mapping):
         return tuple([(name, _form(arg[name], reads)) for name in arg])
+    if type(arg) is Capacity:
+        return Capacity, id(arg)  # one object for each formula
     if varies(arg):
         raise Refuse(f"an argument depends on the size {arg}", arg)
     return type(arg), repr(arg)

@@ -12,6 +12,7 @@ from guards.terms import arithmetic, boolean
 from guards.terms.term import Term
 from symshape.graph.program import Program
 from symshape.runtime.padding.alignment import aligned
+from symshape.runtime.padding.blueprint import MOST, Blueprints
 from symshape.runtime.padding.buckets import capacities, satisfies, step_up
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.result_rows import Row
@@ -19,7 +20,7 @@ from symshape.runtime.padding.results import Results, aliased_storages
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
 from symshape.runtime.pieces.faults import Fault, Left
 
-__all__ = ["Choice", "Plan", "candidates", "choose", "left_out", "plan", "rows_of"]
+__all__ = ["Choice", "Plan", "blueprints_of", "candidates", "choose", "left_out", "plan", "rows_of"]
 
 
 @attrs.frozen(eq=False)
@@ -113,22 +114,23 @@ def plan(
     step: Callable[[int], int] = step_up,
     *,
     any_randomness: bool = False,
+    blueprints: Blueprints | None = None,
 ) -> Plan:
     """The padded program with as many symbols as possible, for a call with these values of symbols.
 
     ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` and ``step`` are as for
-    :func:`choose`.  ``any_randomness``: other random numbers than eager's will do.
+    :func:`choose`.  ``any_randomness``: other random numbers than eager's will do.  ``blueprints`` are those of the
+    program, so that it is not derived for each plan.
     """
     found = dict(refusals or {})
     terms = _conditions(program, values)
-    aliased = aliased_storages(program.graph)
-    device = device_of(program.graph)
+    blueprints = blueprints or blueprints_of(program, any_randomness=any_randomness, most=0)
     padded = candidates(program) - found.keys()
     while padded:
         chosen = choose(program, values, found, planned, step)
         try:
             region = Region(terms, chosen.exact, chosen.caps)
-            made = aligned(pad(program.graph, region, device, aliased, any_randomness=any_randomness))
+            made = blueprints.padded(region)
             results = Results(program.graph, made.outputs, frozenset(padded), made.roots)
         except Refusal as refusal:
             found.update(dict.fromkeys(refusal.symbols & padded, refusal))
@@ -136,6 +138,19 @@ def plan(
             continue
         return Plan(made, results, chosen.exact, chosen.caps, found)
     return Plan(None, None, dict(values), {}, found)
+
+
+def blueprints_of(
+    program: Program, *, any_randomness: bool = False, most: int = MOST, compiled: bool = False
+) -> Blueprints:
+    """Return the blueprints of a program, none as yet; ``most`` and ``compiled`` are as for :class:`Blueprints`."""
+    graph = program.graph
+    device, aliased = device_of(graph), aliased_storages(graph)
+
+    def derive(region: Region) -> PaddedGraph:
+        return aligned(pad(graph, region, device, aliased, any_randomness=any_randomness))
+
+    return Blueprints(derive, most=most, compiled=compiled)
 
 
 def left_out(refusals: Iterable[Refusal]) -> Left:

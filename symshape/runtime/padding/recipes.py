@@ -96,7 +96,8 @@ class Recipes:
         found = self._marked.get(id(padded))
         if found is None:
             spec = padded.tensor.spec
-            memory = spec.sizes, spec.strides, spec.storage_offset, spec.dtype, spec.device, spec.layout
+            numbers = tuple(map(_number, (*spec.sizes, *spec.strides, spec.storage_offset)))
+            memory = numbers, spec.dtype, spec.device, spec.layout
             mark = self._mark_of(memory, padded)
             self._marked[id(padded)] = padded, mark  # held, so that its id stays its own
             return mark
@@ -169,6 +170,11 @@ class Recipes:
                 return
             made.append(_Made(found, result.axes, result.fill, result.valid, self._mark(result)))
         self._known[key] = _Recipe(tuple(steps), tuple(made))
+
+
+def _number(size: Any) -> Any:
+    """Return an integer in memory as a part of a key; a capacity is one object for each formula."""
+    return size if type(size) is int else (id(size),)
 
 
 def _filled(arg: Any, tensors: Sequence[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -13,6 +14,7 @@ from guards.terms import arithmetic, boolean, division, extremes, fold
 from guards.terms.term import Op, Term
 from meta_fns.padding.refusals import Refuse
 from symshape.graph.float_terms import FloatTerm
+from symshape.runtime.padding.capacities import Capacities
 from symshape.tracing.symbolic.nodes.choices import tidy
 
 __all__ = ["Amount", "Condition", "Extent", "Fraction", "Region"]
@@ -157,12 +159,20 @@ class Region:
         conditions: what holds of the symbols (an entry's guards).
         exact: symbols with one value.
         caps: symbols with all values from 0 to a capacity that the conditions allow; the capacities satisfy them.
+        capacities: makes the capacities of sizes, as formulas; None for plain integers.
 
     Attributes:
         given: the conditions, as they were given.
+        answers: what was asked of the region, with the answers.
     """
 
-    def __init__(self, conditions: Sequence[Term], exact: Mapping[str, int], caps: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        conditions: Sequence[Term],
+        exact: Mapping[str, int],
+        caps: Mapping[str, int],
+        capacities: Capacities | None = None,
+    ) -> None:
         self.exact = dict(exact)
         self.caps = dict(caps)
         self.given = tuple(conditions)
@@ -174,6 +184,8 @@ class Region:
         ranges = {arithmetic.symbol(name): (0, cap) for name, cap in caps.items()}
         self.facts = Facts.make(ranges, self.conditions)
         self._sizes: dict[Term, Any] = {}
+        self._capacities = capacities
+        self.answers: dict[tuple[str, Term], Any] = {}
         self._of_calls: Facts | None = None
         bounds = [each.op is Op.LE and len(each.symbols) == 1 for each in self.conditions]
         free = [each for each, is_bound in zip(self.conditions, bounds, strict=True) if not is_bound]
@@ -186,7 +198,33 @@ class Region:
 
     def known(self, condition: Term) -> bool:
         """Whether a condition holds for every size of the region, provably."""
+        return self._answered("known", condition, self._known)
+
+    def _known(self, condition: Term) -> bool:
         return ask(self.facts, condition, effort=Effort.CHEAP, only=True) is True
+
+    def _answered(self, kind: str, term: Term, answer: Callable[[Term], bool]) -> bool:
+        """Return the answer to a question about a term, asked once."""
+        found: bool | None = self.answers.get((kind, term))
+        if found is None:
+            found = self.answers[kind, term] = answer(term)
+        return found
+
+    def answers_alike(self, other: Region) -> bool:
+        """Return whether this region answers all that another one was asked as that one did."""
+        ask_again = {"known": self.known, "calls": self.known_of_calls, "size": self._outcome}
+        return all(_same(ask_again[kind](term), answer) for (kind, term), answer in other.answers.items())
+
+    def _outcome(self, term: Term) -> Any:
+        """Return what a formula is as a size: an int, the formula of an extent, or None where it is refused."""
+        if ("size", term) not in self.answers:
+            with suppress(Refuse):
+                self.size(term)
+        return self.answers["size", term]
+
+    def at_capacities(self, size: Any) -> Any:
+        """Return a size of another region as one of this region, which answers alike."""
+        return Extent(self, size.term, int(fold.evaluate(size.term, self.caps))) if type(size) is Extent else size
 
     def fixed(self, term: Term, value: int) -> bool:
         """Whether a formula is this constant, and not only because the capacity is the least that a bound allows.
@@ -198,6 +236,9 @@ class Region:
 
     def known_of_calls(self, condition: Term) -> bool:
         """Whether a condition holds for every call that is padded, provably: those with a size of 0 run op by op."""
+        return self._answered("calls", condition, self._known_of_calls)
+
+    def _known_of_calls(self, condition: Term) -> bool:
         if self._of_calls is None:
             ranges = {arithmetic.symbol(name): (min(1, cap), cap) for name, cap in self.caps.items()}
             self._of_calls = Facts.make(ranges, self.conditions)
@@ -214,7 +255,9 @@ class Region:
             return term
         found = self._sizes.get(term)
         if found is None:
+            self.answers["size", term] = None
             found = self._sizes[term] = self._size(term)
+            self.answers["size", term] = found.term if isinstance(found, Extent) else found
         return found
 
     def amount(self, term: Term) -> Any:
@@ -225,7 +268,7 @@ class Region:
             return Amount(self, tidy(self.known, fold.substitute(term, self._constants)), refuse)
 
     def _size(self, term: Term) -> Any:
-        term = tidy(self.known, fold.substitute(term, self._constants))
+        term = tidy(self._known, fold.substitute(term, self._constants))
         if term.op is Op.CONST:
             return term.value
         try:
@@ -235,9 +278,14 @@ class Region:
         assert isinstance(cap, int)
         if self.fixed(term, cap):
             return cap
-        made = Extent(self, term, cap)
-        if not self.known(boolean.le(term, cap)):
+        made = Extent(self, term, cap if self._capacities is None else self._capacities.of(term))
+        if not self._known(boolean.le(term, cap)):
             raise Refuse(f"the size {term} is not known to be largest ({cap}) at the capacities", made)
-        if not self.known(boolean.ge(term, 0)):
+        if not self._known(boolean.ge(term, 0)):
             raise Refuse(f"the size {term} is not known to be at least 0", made)
         return made
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    """Return whether two answers are the same: terms are by identity."""
+    return mine is theirs or (type(mine) is type(theirs) is int and mine == theirs)

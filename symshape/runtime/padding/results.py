@@ -14,7 +14,7 @@ from guards.terms import fold
 from guards.terms.term import Term
 from meta_fns.padding.axes import Axis, capacity, length, varies
 from meta_fns.padding.padded import Padded
-from symshape.graph.detached import detached_values
+from symshape.graph.detached import detached_in
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
@@ -230,7 +230,7 @@ class Results:
         self._read = frozenset(read)
         self._inputs = {id(each.value.storage): each for each in graph.inputs}
         self._lifted = {id(each.value.storage): each for each in graph.lifted if not each.constant}
-        self._detached = detached_values(graph.nodes)
+        self._detached = detached_in(graph)
         sharing: dict[int, list[Value]] = {}
         for value in dict.fromkeys(each for each in self._flat if isinstance(each, Value)):
             root = self._inputs.get(id(value.storage)) or self._lifted.get(id(value.storage))

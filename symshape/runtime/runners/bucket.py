@@ -84,7 +84,7 @@ class Bucket:
         self._parts = [Part(axes, self._numbers) for axes in made.padded.axes]
         self._rewrites = [(each.place, rewriting(each, self._numbers)) for each in made.padded.rewrites]
         self._true_sizes = TrueSizes(self._numbers.places(made.padded.sizes), device)
-        self._specs = [each.value.spec for each in made.padded.graph.inputs[: len(made.padded.axes)]]
+        self._specs = [each.value.spec for each in made.padded.inputs[: len(made.padded.axes)]]
         self._bound = bound
         steady = bound.steady if bound is not None else ()
         self._moving = [place for place in range(len(self._specs)) if place not in steady]
@@ -95,10 +95,9 @@ class Bucket:
         self._rows = rows_of(made)
         self._positions = [each.position for each in program.graph.inputs]
         self._launch: Launch | None = None
-        self._lifted = [each.tensor for each in made.padded.graph.lifted]
+        self._lifted = [each.tensor for each in made.padded.lifted]
         self._pool, self._note, self._lent = pool, note, share is None
-        self._kernels = kernels
-        self._timed = timed
+        self._kernels, self._timed = kernels, timed
         self._asked: int | None = None  # the state of the kernels when they were asked in vain
         self._place: Artefacts | None = None  # among the kernels
         self.variants: tuple[Variant, ...] = ()
@@ -129,7 +128,8 @@ class Bucket:
     def weight_of(made: Plan, *, lent: bool = False) -> Weight:
         """The bytes of a bucket, before it is made; ``lent`` is for one whose results are."""
         assert made.padded is not None
-        return weight_of(made.padded.graph, {}, None if lent else len(made.padded.axes))
+        padded = made.padded
+        return weight_of(padded.formulas or padded.graph, made.caps, None if lent else len(padded.axes))
 
     @property
     def bytes(self) -> int:

@@ -16,7 +16,7 @@ from guards.sets.sources import spelled
 from symshape import events
 from symshape.graph.program import Program
 from symshape.runtime.padding.buckets import step_up
-from symshape.runtime.padding.planning import Choice, Plan, candidates, choose, plan
+from symshape.runtime.padding.planning import Choice, Plan, blueprints_of, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.padding.true_layouts import TrueLayouts
@@ -73,7 +73,7 @@ class BucketFinder:
         self._lend = lend
         self._kernels = kernels
         self._timed = timed
-        self._any_randomness = any_randomness
+        self._blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=not self._on_cuda)
         self._bound = None if lend is not None else BoundInputs(program.graph)  # what is lent may come back as an input
         self.refusals: dict[str, Refusal] = {}
         self._number = store.number()
@@ -192,7 +192,7 @@ class BucketFinder:
         if not self._may_try(key) or not self._store.admits(key, stream, self._weights.get(key)):
             return None  # before the work of planning it
         with seldom_collected():
-            made = plan(self._program, sizes, self.refusals, planned, any_randomness=self._any_randomness)
+            made = plan(self._program, sizes, self.refusals, planned, blueprints=self._blueprints)
             self._tell(made)
             return None if made.padded is None else self._made(made, stream, start)
 

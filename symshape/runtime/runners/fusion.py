@@ -66,6 +66,8 @@ def running(padded: PaddedGraph, device: torch.device, own: Sequence[int]) -> tu
         own: the places of its inputs that may be appended to where they lie.
     """
     if device.type not in FUSED:
+        if padded.run is not None:
+            return padded.run, {}
         run = compile_graph(padded.graph, {})
         return lambda arguments: run(arguments, ()), {}
     found = extended(fuse_padded(padded), padded, own)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, values_in, writes_nothing, written_values
-from symshape.runtime.padding.results import amount
+from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.runners.bucket_memory import aligned_bytes
 from symshape.runtime.runners.graph_store import Weight
 
@@ -26,43 +27,86 @@ def weight_of(graph: Graph, values: Mapping[str, int], buffers: int | None = Non
         buffers: of a bucket, how many of its inputs, the first ones, are buffers; the memory of these is shared, and so
             is that of its results.
     """
-    roots: dict[Value, Value] = {}
-    for node in graph.nodes:
-        _note_roots(node, roots)
-    inputs = {each.value for each in graph.inputs}
-    kept = {roots.get(value, value) for value in values_in(graph.outputs)}
-    common = [each.value for each in graph.inputs[: buffers or 0]]
-    results = kept - inputs - {each.value for each in graph.lifted}
-    own, of_results = (sum(_bytes(value, values) for value in each) for each in (inputs - set(common), results))
-    free = inputs | kept | {each.value for each in graph.lifted}
-    shared = sum(
-        aligned_bytes([amount(size, values) for size in value.spec.sizes], value.spec.dtype) for value in common
-    )
-    most = _most(graph, roots, free, values)
-    return Weight(own + of_results, most) if buffers is None else Weight(own, most + of_results, shared)
+    known = _lifetimes.setdefault(graph, {})
+    found = known.get(buffers)
+    if found is None:
+        found = known[buffers] = _Lifetimes(graph, buffers)
+    return found.weight(values)
 
 
-def _most(graph: Graph, roots: Mapping[Value, Value], free: set[Value], values: Mapping[str, int]) -> int:
-    """The most bytes of values that live at one moment, without those in ``free``."""
-    last: dict[Value, int] = {}
-    for position, step in enumerate(graph.steps):
-        if isinstance(step, Node):
-            for value in (*step.reads, *(out for out in step.outputs if out is not None)):
-                last[roots.get(value, value)] = position
-    dying: dict[int, list[Value]] = {}
-    for value, position in last.items():
-        dying.setdefault(position, []).append(value)
-    born: set[Value] = set()
-    now = most = 0
-    for position, step in enumerate(graph.steps):
-        if isinstance(step, Node):
-            for made in step.outputs:
-                if made is not None and made not in roots and made not in free and made not in born:
-                    born.add(made)
-                    now += _bytes(made, values)
-        most = max(most, now)
-        now -= sum(_bytes(value, values) for value in dying.get(position, ()) if value in born)
-    return most
+class _Lifetimes:
+    """When the tensors of a graph begin and end, for its weight at any sizes.
+
+    Args:
+        graph: the graph.
+        buffers: as for :func:`weight_of`.
+    """
+
+    def __init__(self, graph: Graph, buffers: int | None) -> None:
+        self._are_buffers = buffers is not None
+        self._numbers = Numbers()
+        self._sizes: dict[tuple[tuple[int, ...], int], int] = {}
+        roots: dict[Value, Value] = {}
+        for node in graph.nodes:
+            _note_roots(node, roots)
+        inputs = {each.value for each in graph.inputs}
+        kept = {roots.get(value, value) for value in values_in(graph.outputs)}
+        lifted = {each.value for each in graph.lifted}
+        common = [each.value for each in graph.inputs[: buffers or 0]]
+        self._buffers = [(self._numbers.places(value.spec.sizes), value.spec.dtype) for value in common]
+        self._own, self._results = map(self._places, (inputs - set(common), kept - inputs - lifted))
+        self._moments = self._in_turn(graph, roots, inputs | kept | lifted)
+
+    def _places(self, values: Iterable[Value]) -> list[int]:
+        """Return where the bytes of each tensor are; those of equal sizes are computed once."""
+        found = []
+        for value in values:
+            key = self._numbers.places(value.spec.sizes), value.spec.dtype.itemsize
+            found.append(self._sizes.setdefault(key, len(self._sizes)))
+        return found
+
+    def _in_turn(
+        self, graph: Graph, roots: Mapping[Value, Value], free: set[Value]
+    ) -> list[tuple[list[int], list[int]]]:
+        """Return for each step which tensors begin with it, and which end behind it, without those in ``free``."""
+        last: dict[Value, int] = {}
+        for position, step in enumerate(graph.steps):
+            if isinstance(step, Node):
+                for value in (*step.reads, *(out for out in step.outputs if out is not None)):
+                    last[roots.get(value, value)] = position
+        dying: dict[int, list[Value]] = {}
+        for value, position in last.items():
+            dying.setdefault(position, []).append(value)
+        born: set[Value] = set()
+        found = []
+        for position, step in enumerate(graph.steps):
+            made = step.outputs if isinstance(step, Node) else ()
+            new = [each for each in dict.fromkeys(made) if each is not None and each not in roots and each not in free]
+            new = [each for each in new if each not in born]
+            born.update(new)
+            gone = [each for each in dying.get(position, ()) if each in born]
+            found.append((self._places(new), self._places(gone)))
+        return found
+
+    def weight(self, values: Mapping[str, int]) -> Weight:
+        """Return the weight at these values of symbols."""
+        numbers = self._numbers.at(values)
+        sizes = [prod([numbers[place] for place in places]) * itemsize for places, itemsize in self._sizes]
+        own, results = (sum([sizes[place] for place in each]) for each in (self._own, self._results))
+        most = now = 0
+        for new, gone in self._moments:
+            for place in new:
+                now += sizes[place]
+            most = max(most, now)
+            for place in gone:
+                now -= sizes[place]
+        if not self._are_buffers:
+            return Weight(own + results, most)
+        shared = sum(aligned_bytes([numbers[place] for place in places], dtype) for places, dtype in self._buffers)
+        return Weight(own, most + results, shared)
+
+
+_lifetimes: weakref.WeakKeyDictionary[Graph, dict[int | None, _Lifetimes]] = weakref.WeakKeyDictionary()
 
 
 def _note_roots(node: Node, roots: dict[Value, Value]) -> None:
@@ -80,7 +124,3 @@ def _note_roots(node: Node, roots: dict[Value, Value]) -> None:
     for value in node.outputs:
         if source and value is not None and value is not source[0]:
             roots[value] = roots.get(source[0], source[0])
-
-
-def _bytes(value: Value, values: Mapping[str, int]) -> int:
-    return prod(amount(size, values) for size in value.spec.sizes) * value.spec.dtype.itemsize

@@ -9,7 +9,10 @@ import attrs
 import pytest
 
 from symshape.runtime.padding import planning, recipes
+from symshape.runtime.padding.blueprint import Blueprint, Blueprints
+from symshape.runtime.padding.capacities import Capacities
 from symshape.runtime.padding.padded_graph import PaddedGraph, Refusal
+from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.template import _flat
 from symshape.runtime.padding.transform import pad
 
@@ -32,7 +35,10 @@ def _or_refusal(*args: Any, **kwargs: Any) -> PaddedGraph | Refusal:
 
 @pytest.fixture
 def planned_both_ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PaddedGraph]]:
-    """Whatever is planned is planned once more, each op for itself, and must be the same; answers what was compared."""
+    """Whatever is planned is planned once more, each op for itself, and must be the same; answers what was compared.
+
+    A program for a bucket must also be what the rules make of formulas at the capacities of this bucket.
+    """
     compared: list[PaddedGraph] = []
 
     def both(*args: Any, **kwargs: Any) -> PaddedGraph:
@@ -48,6 +54,18 @@ def planned_both_ways(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PaddedGr
         compared.append(made)
         return made
 
+    instance = Blueprints.padded
+
+    def derived_anew(blueprints: Blueprints, region: Region) -> PaddedGraph:
+        made = instance(blueprints, region)
+        if made.late is not None:
+            capacities = Capacities(region.caps)
+            anew = blueprints._derive(Region(region.given, region.exact, region.caps, capacities))
+            assert in_full(made) == in_full(Blueprint(anew, capacities, compiled=False).at(region))
+            compared.append(made)
+        return made
+
     monkeypatch.setattr(planning, "pad", both)
+    monkeypatch.setattr(Blueprints, "padded", derived_anew)
     yield compared
     assert compared
