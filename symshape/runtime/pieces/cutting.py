@@ -64,7 +64,7 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
     found = subgraphs(program.graph, pieces, program.positions, known)
     pieces.append(Piece((), recorded=False))
     return tuple(
-        Part(piece, part, piece_program(program, part, number), tuple(_reasons(program, piece)))
+        Part(piece, part, piece_program(program, part, number, late=piece.recorded), tuple(_reasons(program, piece)))
         for number, (piece, part) in enumerate(zip(pieces, found, strict=True), 1)
     )
 
