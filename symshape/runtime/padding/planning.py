@@ -20,7 +20,7 @@ from symshape.runtime.padding.results import Results, aliased_storages
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, device_of, pad
 from symshape.runtime.pieces.faults import Fault, Left
 
-__all__ = ["Choice", "Plan", "blueprints_of", "candidates", "choose", "left_out", "plan", "rows_of"]
+__all__ = ["MOST", "Choice", "Plan", "blueprints_of", "candidates", "choose", "left_out", "plan", "rows_of"]
 
 
 @attrs.frozen(eq=False)

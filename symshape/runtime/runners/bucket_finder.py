@@ -16,7 +16,7 @@ from guards.sets.sources import spelled
 from symshape import events
 from symshape.graph.program import Program
 from symshape.runtime.padding.buckets import step_up
-from symshape.runtime.padding.planning import Choice, Plan, blueprints_of, candidates, choose, plan
+from symshape.runtime.padding.planning import MOST, Choice, Plan, blueprints_of, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.padding.true_layouts import TrueLayouts
@@ -51,6 +51,7 @@ class BucketFinder:
         failures: how often a bucket had to be given up for lack of memory.
         new: what was found last, until it is kept.
         on_forget: told of each bucket that leaves.
+        has_plan: whether the user has said which capacities there are to be.
     """
 
     def __init__(
@@ -73,7 +74,10 @@ class BucketFinder:
         self._lend = lend
         self._kernels = kernels
         self._timed = timed
-        self._blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=not self._on_cuda)
+        on_cpu = not self._on_cuda  # instances were compared with plain derivations on the CPU alone
+        self._blueprints = blueprints_of(
+            program, any_randomness=any_randomness, most=MOST if on_cpu else 0, compiled=on_cpu
+        )
         self._bound = None if lend is not None else BoundInputs(program.graph)  # what is lent may come back as an input
         self.refusals: dict[str, Refusal] = {}
         self._number = store.number()
@@ -91,6 +95,7 @@ class BucketFinder:
         self._index = device.index or 0
         self._note_padded()
         self.new: tuple[tuple[tuple[int, ...], int], Found] | None = None
+        self.has_plan = False
         self.on_forget: Callable[[Bucket], None] | None = None
         self.failures = 0
 
@@ -230,11 +235,6 @@ class BucketFinder:
         return bool(self.padded) and all(sizes[name] for name in self._padded) and not self._layouts.differ(sizes)
 
     @property
-    def has_plan(self) -> bool:
-        """Return whether the user has said which capacities there are to be."""
-        return bool(self._planned)
-
-    @property
     def padded(self) -> set[str]:
         """Return the symbols that are padded, as far as that is known."""
         return set(self._padded) - self.refusals.keys()
@@ -301,6 +301,7 @@ class BucketFinder:
         """
         planned = {tuple(sorted(each.items())): dict(each) for each in (*self._planned, *caps)}
         self._planned = sorted(planned.values(), key=lambda each: prod(each.values()))
+        self.has_plan = bool(planned)
         kept = [{**each.made.exact, **each.made.caps} for each in self.buckets()]
         for bucket, sizes in zip(self.buckets(), kept, strict=True):
             if sizes not in self._planned:
