@@ -28,6 +28,9 @@ DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "f": (torch.float32, torch.float64),
     "c": (torch.complex64, torch.complex128),
     "z": (torch.complex32,),
+    "w": tuple(
+        promote.COMPLEX_DTYPES - {torch.complex32, torch.complex64, torch.complex128}
+    ),  # bcomplex32, of torch 2.14
 }
 
 POINTWISE, PROMOTES = "pointwise", "broadcast and promote"

@@ -10,6 +10,7 @@ import torch
 from meta_fns.core.spec import TensorSpec
 
 __all__ = [
+    "COMPLEX_DTYPES",
     "float_result",
     "int_to_float",
     "is_float",
@@ -20,13 +21,11 @@ __all__ = [
     "to_real",
 ]
 
-_COMPLEX = {
-    torch.float16: torch.complex32,
-    torch.bfloat16: torch.complex64,
-    torch.float32: torch.complex64,
-    torch.float64: torch.complex128,
-}
-_REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+# The complex dtype of bfloat16 is complex64 before torch 2.14, bcomplex32 since.
+_COMPLEX = {dtype: dtype.to_complex() for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
+COMPLEX_DTYPES = frozenset((torch.complex32, *_COMPLEX.values()))
+"""Every complex dtype of this torch."""
+_REAL = {dtype: dtype.to_real() for dtype in COMPLEX_DTYPES}
 
 
 def number_dtype(value: Any) -> torch.dtype:

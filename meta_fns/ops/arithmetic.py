@@ -74,8 +74,8 @@ def square(self: TensorSpec) -> TensorSpec:
 
 
 _power_of_number = nary(2, "same", "uihfc")
-_double_power = nary(2, "double", "buihfcz")
-_double_power_number = nary(2, "double", "buihfcz", numbers=False)
+_double_power = nary(2, "double", "buihfczw")
+_double_power_number = nary(2, "double", "buihfczw", numbers=False)
 
 
 @rule("aten.pow.Scalar", padding=padded_pointwise.pointwise)

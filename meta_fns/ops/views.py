@@ -9,6 +9,7 @@ import torch
 
 from meta_fns.core import broadcasting, layout, view_strides
 from meta_fns.core.dims import wrap_dim, wrap_dims
+from meta_fns.core.promote import to_complex, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, at_least_one, check, holds_here, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
@@ -196,22 +197,16 @@ def as_strided(
 @rule("aten.view_as_real.default", padding=padded_views.as_real)
 def view_as_real(self: TensorSpec) -> TensorSpec:
     """A complex tensor as a real one with a last dimension of 2."""
-    dtype = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}.get(
-        self.dtype
-    )
-    if dtype is None:
+    if not self.dtype.is_complex:
         raise DtypeError(f"view_as_real needs a complex tensor, got {self.dtype}")
     strides = (*(2 * stride for stride in self.strides), 1)
-    return TensorSpec((*self.sizes, 2), strides, self.storage_offset * 2, dtype, self.device)
+    return TensorSpec((*self.sizes, 2), strides, self.storage_offset * 2, to_real(self.dtype), self.device)
 
 
 @rule("aten.view_as_complex.default", padding=padded_views.as_complex)
 def view_as_complex(self: TensorSpec) -> TensorSpec:
     """A real tensor whose last dimension is of size 2 as a complex one."""
-    dtype = {torch.float16: torch.complex32, torch.float32: torch.complex64, torch.float64: torch.complex128}.get(
-        self.dtype
-    )
-    if dtype is None:
+    if self.dtype not in (torch.float16, torch.float32, torch.float64):
         raise DtypeError(f"view_as_complex needs float16, float32 or float64, got {self.dtype}")
     if not self.sizes:
         raise ShapeError("view_as_complex needs at least one dimension")
@@ -223,7 +218,7 @@ def view_as_complex(self: TensorSpec) -> TensorSpec:
             check(even | (size <= 1), lambda: f"strides must be even, got {show(self.strides)}")
     check(self.storage_offset % 2 == 0, lambda: f"the storage offset must be even, got {self.storage_offset}")
     strides = tuple(stride // 2 for stride in self.strides[:-1])
-    return TensorSpec(self.sizes[:-1], strides, self.storage_offset // 2, dtype, self.device)
+    return TensorSpec(self.sizes[:-1], strides, self.storage_offset // 2, to_complex(self.dtype), self.device)
 
 
 @rule("aten.view.dtype", name="view as another dtype")

@@ -48,7 +48,7 @@ _CONSTANTS = frozenset(
 )
 _PLAIN = frozenset((int, Nest, *_CONSTANTS))
 _AS_THEY_ARE = _CONSTANTS - {bool, str, type(None)}
-_COMPLEX = frozenset((torch.complex32, torch.complex64, torch.complex128))
+_COMPLEX = frozenset(each for each in vars(torch).values() if isinstance(each, torch.dtype) and each.is_complex)
 _TENSORS = frozenset(TENSOR_TYPES)
 
 _VARYING = (FloatLeaf,)
