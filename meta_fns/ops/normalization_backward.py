@@ -13,6 +13,7 @@ from meta_fns.core.checks import (
     need_dtype,
     need_equal,
     need_numel,
+    need_positive,
     need_same,
     need_same_sizes,
     need_sizes,
@@ -136,6 +137,20 @@ def batch_norm_backward(
     )
 
 
+def _group_norm_accepts(input: torch.Tensor) -> bool:  # noqa: A002 - name of the schema
+    batch, channels, spatial = input.shape
+    try:
+        torch.native_group_norm(input, None, None, batch, channels, spatial, 1, 1e-5)
+    except RuntimeError:
+        return False
+    return True
+
+
+# Before 2.14, torch refuses an input that is not contiguous.  Since then torch refuses no channels and no places.
+_ANY_LAYOUT = _group_norm_accepts(torch.ones(1, 2, 2, device="cpu").transpose(1, 2))
+_NO_PLACES = _group_norm_accepts(torch.ones(1, 1, 0, device="cpu"))
+
+
 @rule("aten.native_group_norm.default", padding=group_norm)
 def native_group_norm(
     input: TensorSpec,  # noqa: A002 - name of the schema
@@ -150,7 +165,7 @@ def native_group_norm(
     """The input normalised within groups of channels; mean and 1/deviation ``(N, group)``."""
     _group_norm_checks(input, weight, bias, N, C, HxW, group)
     stat = TensorSpec.contiguous((N, group), stat_dtype(input, weight), input.device)
-    return _suggested(input, strict=True), stat, stat
+    return _suggested(input, strict=not _ANY_LAYOUT), stat, stat
 
 
 def _suggested(input: TensorSpec, *, strict: bool) -> TensorSpec:  # noqa: A002 - name of the schema
@@ -190,6 +205,10 @@ def _group_norm_checks(
                 input.dtype in HALVES and spec.dtype is torch.float32 and input.device.type == "cpu"
             ):
                 raise DtypeError(f"{name} is of {spec.dtype}, input of {input.dtype}")
+    if not _NO_PLACES:
+        need_positive("channels and places", (channels, spatial))
+    if _ANY_LAYOUT and same(n, 0):
+        return  # a torch that takes any layout does not compare the sizes of an empty batch
     total, wanted = input.numel(), product((n, channels, spatial))
     if len(input.sizes) > 1 and same(input.sizes[0], n) and same(input.sizes[1], channels):
         total, wanted = product(input.sizes[2:]), spatial
@@ -211,15 +230,17 @@ def native_group_norm_backward(
     output_mask: Sequence[bool],
 ) -> tuple[TensorSpec | None, TensorSpec | None, TensorSpec | None]:
     """The gradients of input, weight and bias that are asked for."""
-    if group <= 0:
-        raise ShapeError(f"the number of groups must be positive, got {group}")
     for name, spec in (("grad_out", grad_out), ("input", input)):
         need_dtype(name, spec, FLOATS)
-        need_numel(name, spec, (N, C, HxW))
-    for name, spec in (("mean", mean), ("rstd", rstd)):
-        need_numel(name, spec, (N, group))
-    if weight is not None:
-        need_numel("weight", weight, (C,))
+    if not (_ANY_LAYOUT and same(N, 0)):  # see _group_norm_checks
+        if group <= 0:
+            raise ShapeError(f"the number of groups must be positive, got {group}")
+        for name, spec in (("grad_out", grad_out), ("input", input)):
+            need_numel(name, spec, (N, C, HxW))
+        for name, spec in (("mean", mean), ("rstd", rstd)):
+            need_numel(name, spec, (N, group))
+        if weight is not None:
+            need_numel("weight", weight, (C,))
     vector = TensorSpec.contiguous((C,), weight.dtype if weight is not None else input.dtype, input.device)
     return (
         _suggested(input, strict=False) if output_mask[0] else None,

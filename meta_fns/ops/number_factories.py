@@ -75,8 +75,7 @@ def linspace(
     if dtype is None:
         dtype = torch.get_default_dtype()
         found = [b.dtype if isinstance(b, TensorSpec) else number_dtype(b) for b in (start, end)]
-        complexes = [d for d in found if d.is_complex]
-        if complexes:
+        if any(d.is_complex for d in found):
             dtype = torch.complex128 if dtype is torch.float64 else torch.complex64
     return fresh((steps,), dtype, device, layout)
 
@@ -313,17 +312,16 @@ def arange_start_step(
         dtype = torch.int64 if whole else torch.get_default_dtype()
     if dtype.is_complex or dtype is torch.bool:
         raise DtypeError(f"arange is not implemented for {dtype}")
-    return TensorSpec(
-        (_arange_size(start, end, step, dtype),), (1,), 0, dtype, target_device(device), torch.strided, True
-    )
+    size = _arange_size(start, end, step, dtype)
+    return TensorSpec((size,), (1,), 0, dtype, target_device(device), torch.strided, True)
 
 
 def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
+    floats = any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end, step))
+    truncates = dtype is torch.int64 and (_TRUNCATES or not floats)
     if all(isinstance(n, (int, float)) for n in (start, end, step)):
-        return _arange_static(start, end, step, dtype)
-    if any(isinstance(n, float) or number_dtype(n).is_floating_point for n in (start, end, step)):
-        return _arange_of_floats(start, end, step, dtype)
-    return _arange_of_integers(start, end, step)
+        return _arange_static(start, end, step, truncates=truncates)
+    return _arange_of_floats(start, end, step, truncates=truncates) if floats else _arange_of_integers(start, end, step)
 
 
 def _arange_of_integers(start: Any, end: Any, step: Any) -> Size:
@@ -337,17 +335,17 @@ def _arange_of_integers(start: Any, end: Any, step: Any) -> Size:
     return span if type(step) is int and step == 1 else ceil_div(span, step)
 
 
-def _arange_of_floats(start: Any, end: Any, step: Any, dtype: torch.dtype) -> Size:
+def _arange_of_floats(start: Any, end: Any, step: Any, *, truncates: bool) -> Size:
     """``ceil((end - start) / step)``, where eager's floats are exact on the way; else for the sizes of this call."""
     fractions = [_fraction(n) for n in (start, end, step)]
     (first, under_first), (last, under_last), (by, under_by) = fractions
-    if dtype is torch.int64 and None not in (first, last, by) and under_first == under_last == under_by == 1:
+    if truncates and None not in (first, last, by) and under_first == under_last == under_by == 1:
         return _arange_of_integers(first, last, by)
-    if dtype is torch.int64 or type(by) is not int or not 0 < abs(by) < _FEW or None in (first, last):
-        if dtype is not torch.int64 and isinstance(step, (int, float)) and step:
+    if truncates or type(by) is not int or not 0 < abs(by) < _FEW or None in (first, last):
+        if not truncates and isinstance(step, (int, float)) and step:
             return _ceil_of_quotient(start, end, float(step))
         start, end, step = (n if isinstance(n, (int, float)) else float(n.guard_float()) for n in (start, end, step))
-        return _arange_static(start, end, step, dtype)
+        return _arange_static(start, end, step, truncates=truncates)
     span = last * under_first - first * under_last
     span, by = (span, by) if by > 0 else (-span, -by)
     if not known(span >= 0):
@@ -375,6 +373,8 @@ def _ceil_of_quotient(start: Any, end: Any, step: float) -> Size:
 
 
 _FEW = 2**10
+# Before 2.14, torch truncates the bounds and the step of an int64 range to integers before it counts the elements.
+_TRUNCATES: bool = torch.arange(0, 0.5, dtype=torch.int64, device="cpu").numel() == 0
 
 
 def _fraction(number: Any) -> tuple[Any, int]:
@@ -388,13 +388,13 @@ def _fraction(number: Any) -> tuple[Any, int]:
     return (top, bottom) if bottom < _FEW and bottom & (bottom - 1) == 0 else (None, 1)
 
 
-def _arange_static(start: float, end: float, step: float, dtype: torch.dtype) -> int:
-    if step == 0 or (dtype is torch.int64 and int(step) == 0):
+def _arange_static(start: float, end: float, step: float, *, truncates: bool) -> int:
+    if step == 0 or (truncates and int(step) == 0):
         raise ShapeError("arange: step must not be 0")
     if not all(math.isfinite(n) for n in (start, end)):
         raise ShapeError(f"arange: unsupported range {start} to {end}")
     if (end - start) * (1 if step > 0 else -1) < 0:
         raise ShapeError(f"arange: bounds {start}, {end} are inconsistent with the sign of step {step}")
-    if dtype is torch.int64:
+    if truncates:
         return -((int(start) - int(end)) // int(step))
     return math.ceil((float(end) - float(start)) / float(step))

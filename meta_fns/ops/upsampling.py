@@ -125,6 +125,7 @@ def _register_grid(n: int) -> None:
     ) -> tuple[TensorSpec | None, TensorSpec]:
         _grid_checks(input, grid, n, interpolation_mode)
         need_same("grad_output", grad_output, "input", input)
+        need_sizes("grad_output", grad_output, (*input.sizes[:2], *grid.sizes[1:-1]))
         return (input.fresh() if output_mask[0] else None), grid.fresh()
 
     sample.__doc__ = "`input` at the points of a grid: `(n, c, *), (n, *out, d) -> (n, c, *out)`."

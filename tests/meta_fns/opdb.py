@@ -63,6 +63,8 @@ GAPS: dict[str, str] = {
     "aten.native_batch_norm.default": _UNCHECKED,
     "aten._scaled_dot_product_flash_attention_for_cpu.default": _UNCHECKED,
     "aten._trilinear.default": _UNCHECKED,
+    "aten.grid_sampler_2d_backward.default": _UNCHECKED,
+    "aten.grid_sampler_3d_backward.default": _UNCHECKED,
     "aten.convolution_backward.default": _UNCHECKED,
     "aten._local_scalar_dense.default": "eager takes the one element of any shape; complex numbers have no unknown",
 }
