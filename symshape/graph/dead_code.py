@@ -20,6 +20,10 @@ _REFUSES_DATA = frozenset(
         *("_embedding_bag", "embedding_dense_backward", "multi_margin_loss", "multilabel_margin_loss_forward"),
         *("_linalg_svd", "linalg_eig", "linalg_lu_factor_ex", "poisson", "binomial"),
         *("_assert_async", "_local_scalar_dense", "max_unpool2d", "max_unpool3d", "ctc_loss", "_ctc_loss"),
+        *("histc", "histogram", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts", "segment_reduce"),
+        *("_embedding_bag_forward_only", "nll_loss_backward", "nll_loss2d_backward"),
+        *("multi_margin_loss_backward", "multilabel_margin_loss_backward", "lu_unpack", "cholesky_inverse"),
+        *("linalg_lstsq", "linalg_pinv", "_linalg_eigvals", "linalg_eigvals"),
     )
 )
 """Ops that may refuse the data that they get: they run even where nobody reads their result."""

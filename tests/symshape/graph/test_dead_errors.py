@@ -1,0 +1,59 @@
+"""Errors of calls whose results nobody reads: eager raises them, so a compiled function does, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+
+R, INDEX, aten = torch.ones, torch.tensor, torch.ops.aten
+INF, NAN = float("inf"), float("nan")
+CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "histc": (torch.histc, (torch.full((3,), INF),)),
+    "histogram": (lambda x: torch.histogram(x, 3), (torch.full((3,), INF),)),
+    "histogramdd": (lambda x: torch.histogramdd(x, [2, 2]), (torch.full((3, 2), NAN),)),
+    "embedding_bag": (lambda x, i: torch.nn.functional.embedding_bag(i, x), (R(3, 2), INDEX([[7]]))),
+    "cholesky_inverse": (torch.cholesky_inverse, (torch.zeros(3, 3),)),
+    "lu_unpack": (torch.lu_unpack, (R(3, 3), INDEX([9, 9, 9], dtype=torch.int32))),
+    "pinv": (torch.linalg.pinv, (torch.full((3, 3), NAN),)),
+    "segment_reduce": (lambda x, i: torch.segment_reduce(x, "sum", lengths=i), (R(3), INDEX([7]))),
+    "nll_loss_backward": (
+        lambda x, i: aten.nll_loss_backward(R(()), x, i, None, 1, -100, R(())),
+        (R(1, 3), INDEX([7])),
+    ),
+    "nll_loss2d_backward": (
+        lambda x, i: aten.nll_loss2d_backward(R(()), x, i, None, 1, -100, R(())),
+        (R(1, 3, 1, 1), INDEX([[[7]]])),
+    ),
+    "multi_margin_loss_backward": (
+        lambda x, i: aten.multi_margin_loss_backward(R(()), x, i, 1, 1.0),
+        (R(1, 3), INDEX([7])),
+    ),
+    "multilabel_margin_loss_backward": (
+        lambda x, i: aten.multilabel_margin_loss_backward(R(()), x, i, 1, R(1, 3)),
+        (R(1, 3), INDEX([[7, 0, 0]])),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_result_that_nobody_reads_still_raises_for_its_data(name: str) -> None:
+    unread, args = CASES[name]
+
+    def fn(*given: torch.Tensor) -> torch.Tensor:
+        unread(*given)
+        return given[0] * 2
+
+    try:
+        fn(*args)
+    except (RuntimeError, IndexError) as error:
+        kind = type(error)
+    else:
+        pytest.skip("eager takes this data on this machine")
+    compiled = symshape.compile(fn, dynamic=True)
+    for _ in range(2):
+        with pytest.raises(kind):
+            compiled(*args)
