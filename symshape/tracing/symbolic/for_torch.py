@@ -12,7 +12,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 
 class QuestionsOfTorch:
-    """An environment as torch (2.11 to 2.13) knows it."""
+    """An environment as torch (2.11 to 2.14) knows it."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -27,7 +27,9 @@ class QuestionsOfTorch:
             )
         return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
 
-    def _maybe_evaluate_static(self, term: Any, **_: Any) -> Any:
+    def _maybe_evaluate_static(self, expression: Any, **_: Any) -> Any:
+        """The value of the expression of a node where it is certain; else None."""
+        term = getattr(expression, "term", None)
         if not isinstance(term, Term):
             return None
         if not term.is_bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from guards.terms import arithmetic, boolean
 from symshape.tracing.symbolic.nodes.environment import Environment
+from symshape.tracing.symbolic.nodes.expression import Expression
 from symshape.tracing.symbolic.nodes.texts import open_places, wants_value
 
 
@@ -79,7 +80,8 @@ class Node:
 
     @property
     def expr(self) -> Any:
-        return self.term
+        """The number as torch's helpers for sizes read it."""
+        return Expression(self.env, self.term)
 
     @property
     def shape_env(self) -> Any:

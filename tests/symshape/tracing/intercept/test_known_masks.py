@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -172,7 +173,13 @@ def test_causal_attention() -> None:
         return scaled_dot_product_attention(x, x, x, torch.ones(n, n, dtype=torch.bool), is_causal=True)
 
     x = torch.randn(4, 2, 9, 8)
-    torch.testing.assert_close(_trace(run)(x), run(x))
+    try:
+        expected = run(x)
+    except RuntimeError as error:  # torch 2.14 refuses both together
+        with pytest.raises(RuntimeError, match=re.escape(str(error))):
+            _trace(run)
+    else:
+        torch.testing.assert_close(_trace(run)(x), expected)
 
 
 def test_a_mask_that_is_written_between_two_layers() -> None:
