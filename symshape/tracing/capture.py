@@ -6,6 +6,7 @@ import contextvars
 import gc
 import inspect
 import time
+from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -44,6 +45,7 @@ from symshape.tracing.intercept.function_mode import FunctionMode
 from symshape.tracing.intercept.identity import Identity
 from symshape.tracing.intercept.number_methods import number_methods
 from symshape.tracing.intercept.random_state import Draws
+from symshape.tracing.memo_calls import MemoCalls
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, steps_for, written_by
 from symshape.tracing.record_writes import GivenRecords
@@ -181,13 +183,13 @@ def _capture(
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
-        recorder.is_same = Identity(tracer, call.leaves).is_same
         arguments = SymbolicArguments(tracer, call, policies, options)
+        memos = MemoCalls(tracer, recorder, arguments, Identity(tracer, call.leaves))
         around = Surroundings(lambda: given_up and given_up(_state(recorder, variables)), draws.put_back)
         try:
             with generators_put_back(), output_held(), refusals_noted() as refusals:
                 result, changes = contextvars.copy_context().run(
-                    _run, fn, call, tracer, arguments, recorder, draws, variables, around
+                    _run, fn, call, tracer, arguments, recorder, draws, variables, around, memos
                 )
                 if refusals:  # caught by the program, which went another way than it goes in eager
                     raise refusals[0]
@@ -299,21 +301,20 @@ def _run(
     draws: Draws,
     variables: Sequence[Variable],
     around: Surroundings,
+    memos: MemoCalls,
 ) -> tuple[Any, Changes]:
     """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
     args, kwargs, values = call.nest(arguments.leaves)
     given, records = Given(args, kwargs), GivenRecords(call, (args, kwargs, values))
     planted, gradients = Planted(variables, values), Gradients(tell)
-    problems: list[str] = []
-    changes: list[Changes] = []
-    found: list[Any] = []
+    problems, changes, found = list[str](), list[Changes](), list[Any]()
     around.afterwards(partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes))
     tracer.env.data = ScalarData(tracer, arguments.floats, arguments.integers) if recorder.serves else tracer.env.data
     try:
         with (
             draws.watched(tracer.kept),
             while_tracing(),
-            ids_of_stand_ins_refused(records.containers),
+            ids_of_stand_ins_refused(ChainMap(memos.ids, dict.fromkeys(records.containers))),
             number_methods(),
             torch.autograd.set_multithreading_enabled(False),  # backward in this thread, also for CUDA's tensors
             TracingMode(tracer),
@@ -340,6 +341,7 @@ def _run(
     side_effects.refuse(problems + records.problems(recorder.known.values()), name_of(fn), changes[0].to(call.leaves))
     tracer.own.settle(found, changes[0].changes)
     recorder.refuse_transformed(tracer.lifting.lifted.values())
+    memos.settle(changes[0], outcome, call.leaves)
     return outcome, changes[0]
 
 

@@ -3,7 +3,8 @@
 What a memo keeps is made once, from the world as it was then, and the very object is what every later call gets. So
 what a trace finds missing is made outside of it, by calling the function as the program does; the next trace finds it
 there. That is eager's order as long as the program writes nothing and the function draws nothing; else it is refused,
-and the call that runs as it is fills the memo.
+and the call that runs as it is fills the memo. Calls whose key holds sizes come here only where the function that the
+memo wraps cannot be traced in its place (see ``memo_calls.py``).
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from guards.sets.sources import Source
 from symshape.calls.arguments import Call
 from symshape.calls.generator_states import state_of
 from symshape.dims import Policy
-from symshape.errors import UnsupportedError
+from symshape.errors import SymShapeError, UnsupportedError
+from symshape.graph.memo_answers import answers_of
 from symshape.graph.steps import Node, Step, drawn_from, draws_random_numbers, written_values
+from symshape.tracing.memo_calls import ATTEMPTS, CalledPlainly
 from symshape.tracing.state.changes import Changes
-from symshape.tracing.state.memos import Missing, answers_of, filled
+from symshape.tracing.state.memos import Missing, filled
 from symshape.tracing.state.preparations import ToPrepare
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.symbolic_arguments import Policies
@@ -46,6 +49,7 @@ class MemosMade(Exception):
         name = missing[0][0].name
         super().__init__(f"makes what the memo of {name} keeps; call {name} once before")
         self._missing, self.fixed = missing, fixed
+        self.failed: Missing | None = None
 
     def fill(self) -> bool:
         """Calls the functions; whether they made what the trace made."""
@@ -58,10 +62,12 @@ class MemosMade(Exception):
                 made = each.memo(*args, **kwargs)
             except Exception:  # the program itself may catch it
                 torch.default_generator.set_state(state)
+                self.failed = each
                 return False
             if not each.as_expected(made) or not torch.equal(state, state_of(torch.default_generator)):
                 _forget(each.memo, before)
                 torch.default_generator.set_state(state)  # what it drew, it draws in its turn
+                self.failed = each
                 return False
         return True
 
@@ -71,20 +77,35 @@ def filling(trace: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(trace)
     def traced(fn: Callable[..., Any], call: Call, policies: Policies, *rest: Any) -> T:
-        found: MemosMade | ToPrepare
-        for _ in range(_MOST):
-            try:
-                return trace(fn, call, policies, *rest)
-            except (MemosMade, ToPrepare) as made:
-                found = made
-            if not found.fill():
-                break
-            if isinstance(found, MemosMade):
-                fixed = {source: Policy.STATIC for source in found.fixed if policies.get(source) is Policy.AUTO}
-                policies = {**policies, **fixed}
+        found: Exception | ToPrepare
+        with ATTEMPTS.begun():
+            for _ in range(_MOST):
+                try:
+                    return trace(fn, call, policies, *rest)
+                except (MemosMade, ToPrepare) as made:
+                    found = made
+                except (CalledPlainly, SymShapeError) as error:
+                    if not ATTEMPTS.call_plainly():
+                        raise
+                    found = error
+                    continue
+                if not found.fill() and not _goes_on(found):
+                    break
+                if isinstance(found, MemosMade):
+                    fixed = {source: Policy.STATIC for source in found.fixed if policies.get(source) is Policy.AUTO}
+                    policies = {**policies, **fixed}
         raise UnsupportedError(f"{name_of(fn)} {found}")
 
     return traced
+
+
+def _goes_on(found: MemosMade | ToPrepare) -> bool:
+    """Whether the next trace leaves a library's memo alone that could not be filled."""
+    failed = found.failed if isinstance(found, MemosMade) else None
+    if failed is None or not failed.of_library:
+        return False
+    ATTEMPTS.unfillable[id(failed.memo)] = failed.memo
+    return True
 
 
 def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list[str]:
@@ -93,22 +114,29 @@ def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list
     Raises:
         MemosMade: nothing is, once they are filled.
     """
-    if not changes.missing:
-        return []
-    calls = [(each, each.arguments(changes.is_kept)) for each in changes.missing]
+    missing = [each for each in changes.missing if id(each.memo) not in ATTEMPTS.unfillable]
+    if not missing:
+        return changes.unmade
+
+    def is_kept(value: Any) -> bool:
+        return changes.is_kept(value) or recorder.is_constant(value)
+
+    calls = [(each, each.arguments(is_kept)) for each in missing]
     known = [(each, *call) for each, call in calls if call is not None]
     roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
     memory = {id(each.storage) for each in roots}
     writes = changes.changes or changes.problems
-    for each in changes.missing:  # what is refused is traced again once somebody has filled them
-        recorder.place(filled(each.memo, grows=False))
+    for each in missing:  # what is refused is traced again once somebody has filled them
+        if not each.of_library:
+            recorder.place(filled(each.memo, grows=False))
     harmless = not writes and not any(_matters(each, memory) for each in tracer.steps)
-    if len(known) == len(calls) and (harmless or all(each.is_there for each in changes.missing)):
-        symbols = [each for one in changes.missing for size in one.sizes for each in size.node.term.symbols]
+    if known and (harmless or all(each.is_there for each in missing)):
+        symbols = [each for one in missing for size in one.sizes for each in size.node.term.symbols]
         fixed = [source for each in symbols for source in tracer.env.symbols[each.name].sources]
         raise MemosMade(known, fixed)
-    named = [each.name for each in changes.missing if each.has_tensor]
-    return [f"makes a tensor that the memo of {each} keeps; call {each} once before" for each in named]
+    users = [one for one, call in calls if not one.of_library and (call is not None or one.has_tensor)]
+    texts = [f"makes {each.kind} that the memo of {each.name} keeps; call {each.name} once before" for each in users]
+    return changes.unmade + texts
 
 
 def _matters(step: Step, memory: set[int]) -> bool:

@@ -57,6 +57,7 @@ class Changes:
         problems: what cannot be repeated, in words.
         changes: what perhaps can.
         missing: what functions with a memo made.
+        unmade: what is wrong with objects among that, in words, unless they are made outside of the trace.
         given: the ids of lists and dictionaries among the arguments.
         returned_arguments: which leaves of the result stand for which of those.
         to_objects: whether something was written to an object among the arguments.
@@ -68,6 +69,7 @@ class Changes:
         self.problems: list[str] = []
         self.changes: list[Change] = []
         self.missing: list[Missing] = []
+        self.unmade: list[str] = []
         self.given: set[int] = set()
         self.returned_arguments: dict[int, tuple[Any, ...]] = {}
         self.to_objects = False

@@ -16,6 +16,7 @@ from torch.nn.modules import module as torch_modules
 from symshape.tracing.intercept import numpy_numbers
 from symshape.tracing.intercept.builtins import CALLED, contains, dispatching, plain_numel
 from symshape.tracing.intercept.identity import class_of, subject_of
+from symshape.tracing.intercept.stand_ins import standing_for
 from symshape.tracing.state import compiled, loads, lookups, stores, tables
 from symshape.tracing.state.classes import of_made
 from symshape.tracing.state.instrument import Hooks
@@ -147,7 +148,8 @@ def _load_attr(owner: Any, name: str) -> Any:
     return _instead.get(id(value), value)
 
 
-_WRAPPED = frozenset({"__class__", "__getattribute__", "__setattr__", "__delattr__", "numel"})
+_WRAPPED = {"__class__", "__getattribute__", "__setattr__", "__delattr__", "numel"}
+_SPELLED_NOWHERE = frozenset({"__getattribute__", "__setattr__", "__delattr__"})
 
 
 def _wrapped(owner: Any, name: str) -> Any:
@@ -157,6 +159,9 @@ def _wrapped(owner: Any, name: str) -> Any:
     value = getattr(owner, name)
     if name == "numel":
         return functools.partial(plain_numel, owner) if type(owner) is torch.Size else value
+    if name not in _SPELLED_NOWHERE:  # that of a method with a memo
+        is_method = type(value) is types.MethodType and id(value.__func__) in _instead
+        return functools.partial(_instead[id(value.__func__)], value.__self__) if is_method else _substitutes.of(value)
     if name == "__getattribute__":
         return _Reading(value, owner)
     return _Storing(value, owner, _store_attr if name == "__setattr__" else _delete_attr)
@@ -318,6 +323,9 @@ def _exchange(recorder: Recorder, value: Any) -> None:
             recorder.exchanged.append(functools.partial(_instead.pop, id(value), None))
             _instead[id(value)] = functools.partial(function, *value.args, **value.keywords)
         return
+    if isinstance(value, functools._lru_cache_wrapper):
+        _exchange_memo(recorder, value)
+        return
     if isinstance(value, functools.singledispatchmethod):
         attributes, before = value.dispatcher.__dict__, value.dispatcher.dispatch
         recorder.exchanged.append(functools.partial(attributes.__setitem__, "dispatch", before))
@@ -326,6 +334,18 @@ def _exchange(recorder: Recorder, value: Any) -> None:
     cell = value.__closure__[value.__code__.co_freevars.index("dispatch")]
     recorder.exchanged.append(functools.partial(setattr, cell, "cell_contents", cell.cell_contents))
     cell.cell_contents = dispatching(cell.cell_contents)
+
+
+def _exchange_memo(recorder: Recorder, memo: Any) -> None:
+    """A function with a memo is loaded: calls of it tell the trace, under its own name and as a method."""
+    if recorder.on_memo is None or id(memo) in _instead:
+        return
+    recorder.exchanged.append(functools.partial(_instead.pop, id(memo), None))
+    _instead[id(memo)] = standing_for(memo, functools.partial(recorder.on_memo, memo))
+    name = memo.__name__
+    if name not in _WRAPPED:
+        recorder.exchanged.append(functools.partial(_WRAPPED.discard, name))
+        _WRAPPED.add(name)
 
 
 def _listed(owner: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from symshape.tracing.intercept.stand_ins import StandIn
 from symshape.tracing.state import compiled, lookups, process_groups, stores, trusted
 from symshape.tracing.state.classes import absent, absent_here, class_entry, look_up, touch_member
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
@@ -114,6 +115,11 @@ def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
     """An attribute of a function with a memo: what it counts changes with every call."""
     if key.startswith("cache_"):
         recorder.refuse(f"asks for {key} of the memo of {owner.__name__}, {NOT_TO_SEE}")
+
+
+def of_stand_in(recorder: Recorder, owner: StandIn, key: str) -> None:
+    """An attribute of what stands for a function in traced code."""
+    load_attr(recorder, object.__getattribute__(owner, "original"), key)
 
 
 def of_generator(recorder: Recorder, owner: torch.Generator, key: str) -> None:
@@ -350,6 +356,8 @@ def _reader_for(kind: type) -> Handler:
         return of_memo
     if issubclass(kind, torch.Generator):
         return of_generator
+    if issubclass(kind, StandIn):
+        return of_stand_in
     if kind is super:
         return of_super
     if kind is types.FunctionType:

@@ -20,6 +20,8 @@ from typing import Any
 import attrs
 import torch
 
+from symshape.graph.memo_answers import answers_of
+from symshape.tracing.state import trusted
 from symshape.tracing.state.places import PLAIN, Answer
 from symshape.user_code import is_library
 
@@ -36,13 +38,8 @@ _LASTING = (
 """What is the same when it is computed again: tensors are made again by each call of a graph."""
 
 
-def answers_of(memo: Any) -> dict[Any, Any] | None:
-    """The dictionary in which a memo keeps its answers, by its own keys; None where it is not found."""
-    kept = [each for each in gc.get_referents(memo) if type(each) is dict and each is not memo.__dict__]
-    return kept[0] if len(kept) == 1 else None  # so it is in CPython
-
-
-_SAME = (*PLAIN, torch.dtype, torch.device, torch.layout, torch.memory_format)
+SAME = (*PLAIN, torch.dtype, torch.device, torch.layout, torch.memory_format)
+"""Values that are the same in every call."""
 
 
 @attrs.frozen(eq=False)
@@ -54,12 +51,14 @@ class Missing:
         name: for people.
         key: what the memo keeps it under.
         result: what it is, in the trace.
+        of_library: whether the function is a library's.
     """
 
     memo: Any
     name: str
     key: Any
     result: Any
+    of_library: bool
 
     @property
     def sizes(self) -> list[torch.SymInt]:
@@ -71,13 +70,18 @@ class Missing:
         """Whether a tensor is in it."""
         return any(isinstance(each, torch.Tensor) for each in _flat(self.result))
 
+    @property
+    def kind(self) -> str:
+        """What it is, for people."""
+        return "a tensor" if self.has_tensor else "an answer"
+
     def arguments(self, is_kept: Callable[[Any], bool]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """What the function was called with, as its memo knows it; None for what no other call has."""
         key = self._plain_key()
         mark = next((i for i, each in enumerate(key) if type(each) is object), len(key))
         named = key[mark + 1 :]
         typed = self.memo.cache_parameters()["typed"]
-        if typed or not all(isinstance(each, _SAME) or is_kept(each) for each in (*key[:mark], *named)):
+        if typed or not all(isinstance(each, SAME) or is_kept(each) for each in _flat((*key[:mark], *named))):
             return None
         return key[:mark], dict(zip(named[::2], named[1::2], strict=True))
 
@@ -90,7 +94,7 @@ class Missing:
 
     def _plain_key(self) -> tuple[Any, ...]:
         parts = self.key if type(self.key) is tuple else (self.key,)
-        return tuple(int(each) if type(each) is torch.SymInt else each for each in parts)  # a key is but one number
+        return _plain(parts)  # type: ignore[no-any-return]
 
     def as_expected(self, made: Any) -> bool:
         """Whether what was made is what the trace made: not in another mode, of another kind."""
@@ -102,12 +106,15 @@ def missing_in(memo: Any, name: str, before: tuple[Any, ...]) -> list[Missing]:
     """What a memo keeps that was not there before."""
     answers, known = answers_of(memo) or {}, set(map(id, before))
     pairs = zip(answers, results_of(memo, answers), strict=True)
-    return [Missing(memo, name, key, result) for key, result in pairs if id(key) not in known]
+    of_library = _is_of_library(memo)
+    return [Missing(memo, name, key, result, of_library) for key, result in pairs if id(key) not in known]
 
 
 def is_watched(memo: Any) -> bool:
-    """Whether what a memo keeps is looked at: it is of the user's own code, and found."""
-    return answers_of(memo) is not None and not _is_of_library(memo)
+    """Whether what a memo keeps is looked at: it is found, and code that is recorded computes it."""
+    code = getattr(memo.__wrapped__, "__code__", None)
+    trusted_code = _is_of_library(memo) and (code is None or trusted.is_trusted(code.co_filename))
+    return answers_of(memo) is not None and not trusted_code
 
 
 def filled(memo: Any, grows: bool) -> Answer:
@@ -154,7 +161,7 @@ def take_back(memo: Any, before: tuple[Any, ...]) -> str:
     ``before`` are the keys of what it kept when the trace began. A key may be symbolic, and is not compared.
     """
     answers = answers_of(memo)
-    if answers is None or _is_of_library(memo):
+    if answers is None:
         memo.cache_clear()
         return ""
     known = set(map(id, before))
@@ -166,7 +173,7 @@ def take_back(memo: Any, before: tuple[Any, ...]) -> str:
         stays = [(key, each) for key, each in answers.items() if id(key) in known]
         answers.clear()
         answers.update(stays)
-    return f"a {type(made[0]).__name__}" if made else ""
+    return f"a {type(made[0]).__name__}" if made and not _is_of_library(memo) else ""
 
 
 def results_of(memo: Any, answers: dict[Any, Any]) -> list[Any]:
@@ -188,6 +195,12 @@ def _lasts(value: Any) -> bool:
 
 def _flat(value: Any) -> list[Any]:
     return [leaf for each in value for leaf in _flat(each)] if isinstance(value, (tuple, frozenset)) else [value]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, frozenset)) and type(value) in (tuple, torch.Size, frozenset):
+        return type(value)(map(_plain, value))
+    return int(value) if type(value) is torch.SymInt else value
 
 
 def _alike(then: Any, now: Any) -> bool:

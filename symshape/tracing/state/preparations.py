@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from symshape.errors import note_refusal
+from symshape.tracing.intercept.builtins import PlainType
 
 _PREPARATIONS = (
     ("transformers.utils.output_capturing", "maybe_install_capturing_hooks", "_output_capturing_hooks_installed"),
 )
 """A module, a function of an object, and the attribute that tells of an object that it was done (transformers 5)."""
+_REGISTRIES = (("einops._backends", "get_backend", "_type2backend"),)
+"""A module, a function of a tensor, and the module's dictionary where it looks the class up (einops 0.6 to 0.8)."""
 
 
 class ToPrepare(BaseException):
@@ -57,4 +63,23 @@ def preparations(read: Callable[[Any, str], None]) -> dict[int, Any]:
         read(owner, flag)
 
     found = [(getattr(sys.modules.get(module), name, None), flag) for module, name, flag in _PREPARATIONS]
-    return {id(each): functools.partial(prepared, each, flag) for each, flag in found if each is not None}
+    made = {id(each): functools.partial(prepared, each, flag) for each, flag in found if each is not None}
+    return made | {id(each.args[0]): each for each in _registries()}
+
+
+def _registries() -> list[functools.partial[Any]]:
+    """For each function with a registry of classes that is imported, and traces: what code gets instead."""
+    found = ((sys.modules.get(module), name, key) for module, name, key in _REGISTRIES)
+    return [
+        functools.partial(_registered, getattr(module, name), getattr(module, key))
+        for module, name, key in found
+        if isinstance(getattr(module, name, None), types.FunctionType) and type(getattr(module, key, None)) is dict
+    ]
+
+
+def _registered(function: Callable[[Any], Any], registry: dict[Any, Any], tensor: Any, *rest: Any, **more: Any) -> Any:
+    """Call a function that registers the class of a tensor when it meets the first one: outside of a trace."""
+    if isinstance(tensor, torch.Tensor) and PlainType(tensor) is torch.Tensor and torch.Tensor not in registry:
+        text = f"has {function.__name__} look for what serves tensors, which it does once; call it once before"
+        raise ToPrepare(text, lambda: function(torch.empty(0)))
+    return function(tensor, *rest, **more)

@@ -92,6 +92,8 @@ class Recorder(Reads):
         memos: functions with a memo (``lru_cache``), with what it had counted and kept, and their names.
         stays_here: whether what is traced serves calls of this process, and of no other.
         from_memos: whether one of them answered what it had computed before.
+        answered: by id, what they answered so.
+        on_memo: calls a function with a memo; None where it is called as it is.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
         flags: torch's flags as they were before the trace.
@@ -144,6 +146,8 @@ class Recorder(Reads):
         self.memos: list[tuple[Any, Any, tuple[Any, ...], str]] = []
         self.stays_here = False
         self.from_memos = False
+        self.answered: dict[int, Any] = {}
+        self.on_memo: Callable[..., Any] | None = None
         self.refusals: list[str] = []
         self.flags = flags.now()
         self.on_exchange: Callable[[Recorder, Any], object] = lambda *_: None
@@ -184,6 +188,10 @@ class Recorder(Reads):
                 raise UnsupportedError(_OF_A_TRANSFORM.format(name))
         if not all(each.constant or id(each.tensor) in self.tensors for each in lifted):
             raise UnsupportedError(_OF_A_TRANSFORM.format("a default, a partial or the like"))
+
+    def is_constant(self, value: Any) -> bool:
+        """Whether an object is the same in every call: what is traced itself, and what a memo answered."""
+        return value is self.root or self.answered.get(id(value), MISSING) is value
 
     def tells(self, what: str) -> None:
         """The user's code is about to tell people something, which a graph would not do again.

@@ -44,10 +44,13 @@ def undo(recorder: Recorder) -> Changes:
     for memo, before, keys, name in recorder.memos:
         now = memo.cache_info()
         if now.misses != before.misses:  # it may hold symbolic tensors now, and who has them cannot be seen
-            found.missing += missing_in(memo, name, keys) if recorder.stays_here and is_watched(memo) else []
+            watched = recorder.stays_here and is_watched(memo)
+            found.missing += missing_in(memo, name, keys) if watched else []
             made = take_back(memo, keys)
             if made:
-                found.problems.append(f"makes {made} that the memo of {name} keeps; call {name} once before")
+                (found.unmade if watched else found.problems).append(
+                    f"makes {made} that the memo of {name} keeps; call {name} once before"
+                )
         if now.hits != before.hits:  # what it answered without computing it, it answers until it is cleared
             recorder.from_memos = True
             recorder.place(filled(memo, grows=now.misses == before.misses))

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from symshape.graph.memo_answers import answers_of
 from symshape.torch_internals import dispatch
 from symshape.tracing.state import flags, lookups, process_groups, trusted
 from symshape.tracing.state.classes import (
@@ -27,7 +28,7 @@ from symshape.tracing.state.classes import (
 )
 from symshape.tracing.state.instrument import instrumented, is_instrumented
 from symshape.tracing.state.loads import of_object
-from symshape.tracing.state.memos import answers_of, objects_of
+from symshape.tracing.state.memos import objects_of
 from symshape.tracing.state.modules import refuse_untraceable
 from symshape.tracing.state.partials import touch_method_of_functools, touch_partial
 from symshape.tracing.state.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, items_of
@@ -121,6 +122,7 @@ def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
     for each in objects_of(value):
         recorder.touch(each, f"what {name} answers")
     recorder.touch(value.__wrapped__, name)
+    recorder.on_exchange(recorder, value)
 
 
 def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:

@@ -152,3 +152,30 @@ def test_hidden_states_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled.stats().traces == 4
     fresh = transformers.LlamaForCausalLM(config).eval()
     assert len(symshape.trace(fresh, input_ids=ids(2, 5), output_hidden_states=True).graph.outputs) == 5
+
+
+def test_a_library_that_registers_classes_when_it_first_meets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    library: Any = ModuleType("a_registering_library")
+    source = """
+class Base: pass
+class Doubled(Base):
+    def computed(self, x): return x * 2
+served = {}
+def found_for(x):
+    if type(x) in served:
+        return served[type(x)]
+    for each in Base.__subclasses__():
+        served[type(x)] = each()
+    return served[type(x)]
+def computed(x): return found_for(x).computed(x)
+"""
+    exec(source, vars(library))
+    monkeypatch.setitem(sys.modules, "a_registering_library", library)
+    monkeypatch.setattr(preparations, "_REGISTRIES", (("a_registering_library", "found_for", "served"),))
+    compiled = symshape.compile(lambda x: library.computed(x) + 1, fullgraph=True)
+    for n in (3, 4, 5):
+        assert compiled(torch.ones(n)).tolist() == [3.0] * n
+    assert compiled.stats().traces == 2
+    assert list(library.served) == [Tensor]

@@ -1,0 +1,255 @@
+"""Answers of a ``functools.lru_cache`` that a program computes itself, from the sizes of each call.
+
+The program runs the wrapped function symbolically, so that one program serves all sizes. Each call first compares the
+answer that the memo may hold with the answer that the program computes. At its end the call fills the memo, as eager
+would have filled it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import torch
+
+from guards.terms import fold
+from guards.terms.term import Term
+from symshape.calls.alike import NOTHING
+from symshape.calls.variables import Where
+from symshape.errors import InternalError
+from symshape.graph.float_terms import FloatTerm
+
+NUMBERS = (bool, int, float, complex, str, bytes, type(None))
+"""Classes of values that are compared by value."""
+CONTAINERS = (tuple, list, torch.Size)
+"""Classes of sequences whose items are compared, beside ``dict``."""
+_MOST_SIZES = 1024  # combinations of sizes that are remembered for one answer
+
+
+def answers_of(memo: Any) -> dict[Any, Any] | None:
+    """The dictionary in which a memo keeps its answers, by its own keys; None where it is not found."""
+    found = gc.get_referents(memo)  # in CPython, the dictionary comes before the function; answers may be dictionaries
+    inner = getattr(memo, "__wrapped__", None)
+    kept = [one for one, other in pairwise(found) if type(one) is dict and other is inner and one is not memo.__dict__]
+    return kept[0] if len(kept) == 1 else None
+
+
+@attrs.frozen
+class TensorAnswer:
+    """Stands for a tensor in an answer."""
+
+
+class SizeAnswer(tuple[Any, ...]):
+    """Stands for a ``torch.Size``, which holds no terms."""
+
+    __slots__ = ()
+
+
+@attrs.frozen
+class SizeLeaf:
+    """Where a symbol is read: the leaf of a call, and a dimension of it; None for a leaf that is an integer."""
+
+    position: int
+    dim: int | None
+
+    def read(self, leaves: Sequence[Any]) -> int | None:
+        """Return the integer; None for leaves of another kind."""
+        leaf = leaves[self.position] if self.position < len(leaves) else None
+        if self.dim is None:
+            return leaf if type(leaf) is int else None
+        if not isinstance(leaf, torch.Tensor) or leaf.dim() <= self.dim:
+            return None
+        return leaf.shape[self.dim]
+
+
+@attrs.frozen
+class _Concrete:
+    """One call of a memo with plain numbers: its key, its arguments, and the answer that the program computes."""
+
+    key: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    answer: Any
+
+
+class MemoAnswer:
+    """One answer of a memo, as a formula of the sizes of a call: a question about its leaves, and a place to fill.
+
+    Args:
+        memo: the function with the memo.
+        args: its arguments, with terms for sizes.
+        kwargs: its keyword arguments, so too.
+        answer: the answer, so too, with a ``TensorAnswer`` for each tensor.
+        symbols: by name, where the symbols of these terms are read.
+        has_tensor: whether a tensor is in the answer.
+    """
+
+    def __init__(
+        self,
+        memo: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        answer: Any,
+        symbols: Mapping[str, SizeLeaf],
+        has_tensor: bool,
+    ) -> None:
+        self.memo, self.has_tensor = memo, has_tensor
+        self.name = f"the memo of {memo.__name__}"
+        self.symbols = dict(sorted(symbols.items()))
+        self.last = max(each.position for each in symbols.values())
+        self._args, self._kwargs, self._answer = args, dict(kwargs), answer
+        self._answers = answers_of(memo)
+        self._known: dict[tuple[int, ...], _Concrete | None] = {}
+        self._own: dict[Any, tuple[Any, tuple[int, ...]]] = {}
+
+    # -- the question of each call
+    def __call__(self, leaves: Sequence[Any]) -> Hashable:
+        """Return whether eager would get the answer of the program; None for leaves without these sizes."""
+        values = tuple([each.read(leaves) for each in self.symbols.values()])
+        if None in values:
+            return None
+        found = self._concrete(values)  # type: ignore[arg-type]
+        if found is None or self._answers is None:
+            return None
+        if found.key not in self._answers:
+            return True  # eager would compute it now, in the state that the program was traced in
+        kept = self.memo(*found.args, **found.kwargs)
+        if self.has_tensor:  # its data cannot be compared: it must be what a call of this program put there
+            own = self._own.get(found.key)
+            return own is not None and own[0] is kept and own[1] == _versions(kept)
+        return agrees(kept, found.answer)
+
+    def _concrete(self, values: tuple[int, ...]) -> _Concrete | None:
+        if values in self._known:
+            return self._known[values]
+        numbers = dict(zip(self.symbols, values, strict=True))
+        found: _Concrete | None
+        try:
+            args = _concrete(self._args, numbers)
+            kwargs = {name: _concrete(each, numbers) for name, each in self._kwargs.items()}
+            found = _Concrete(key_of(args, kwargs), args, kwargs, _concrete(self._answer, numbers))
+        except (ArithmeticError, ValueError):  # sizes of another program: this one's guards exclude them
+            found = None
+        if len(self._known) >= _MOST_SIZES:
+            self._known = {}
+        self._known[values] = found
+        return found
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._args, tuple(self._kwargs.items()), self._answer, tuple(self.symbols.items())
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether two programs ask the same; of tensors nobody knows whether two programs compute the same."""
+        if not isinstance(other, MemoAnswer) or self.has_tensor or other.has_tensor:
+            return self is other
+        return self.memo is other.memo and _same_parts(self._parts(), other._parts())
+
+    def __hash__(self) -> int:
+        return hash((id(self.memo), self.last))
+
+    # -- the place that each call fills
+    @property
+    def where(self) -> Where:
+        """The answer itself: no other variable is at this place."""
+        return id(self), "a memo"
+
+    def read(self) -> Any:
+        """Nothing: the answer is not read as a variable."""
+        return NOTHING
+
+    def write(self, value: Any) -> None:
+        """Fill the memo as eager would have, for these values of the symbols.
+
+        Raises:
+            InternalError: the function answers something else than the program computed.
+        """
+        found = self._concrete(tuple(map(int, value)))
+        if found is None or self._answers is None or found.key in self._answers:
+            return
+        made = self.memo(*found.args, **found.kwargs)
+        if not agrees(made, found.answer):
+            raise InternalError(
+                f"{self.memo.__name__}{found.args} answers {made!r}, where the traced program computed "
+                f"{found.answer!r}; this is a defect of symshape, please report it with the function; "
+                "call the function once before, or compile without it"
+            )
+        if self.has_tensor:
+            self._own = {key: each for key, each in self._own.items() if key in self._answers}
+            self._own[found.key] = made, _versions(made)
+
+
+def key_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The key under which a memo keeps the answer for these arguments."""
+    if not kwargs:
+        return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
+    return (*args, _mark(), *(each for pair in kwargs.items() for each in pair))
+
+
+@functools.cache
+def _mark() -> Any:
+    """The object that stands between positional and keyword arguments in the keys of all memos."""
+    probe = functools.lru_cache(None)(lambda **names: None)
+    probe(a=1)
+    (key,) = answers_of(probe) or {}
+    return key[0]
+
+
+def _concrete(value: Any, numbers: Mapping[str, int]) -> Any:
+    """A value with plain numbers for the terms in it."""
+    kind = type(value)
+    if kind is Term:
+        found = fold.evaluate(value, numbers)
+        return bool(found) if value.is_bool else int(found)
+    if kind is FloatTerm:
+        return value.evaluate(numbers)
+    if kind is SizeAnswer:
+        return torch.Size([_concrete(each, numbers) for each in value])
+    if kind in CONTAINERS:
+        return kind([_concrete(each, numbers) for each in value])
+    if kind is dict:
+        return {key: _concrete(each, numbers) for key, each in value.items()}
+    return value
+
+
+def agrees(found: Any, expected: Any) -> bool:
+    """Return whether an answer is the expected one: of the same classes, equal numbers and texts, the same objects."""
+    kind = type(expected)
+    if kind is TensorAnswer:
+        return isinstance(found, torch.Tensor)
+    if kind in NUMBERS:
+        return type(found) is kind and (found == expected if kind is int else repr(found) == repr(expected))
+    if kind in CONTAINERS:
+        return type(found) is kind and len(found) == len(expected) and all(map(agrees, found, expected))
+    if kind is dict:
+        return type(found) is dict and agrees([*found, *found.values()], [*expected, *expected.values()])
+    return found is expected
+
+
+def _same_parts(one: Any, other: Any) -> bool:
+    """``agrees`` for what holds terms, which compare by identity."""
+    if type(one) is FloatTerm:
+        return type(other) is FloatTerm and one == other
+    if type(one) is SizeLeaf:
+        return type(other) is SizeLeaf and one == other
+    if type(one) in (tuple, list, SizeAnswer):
+        return type(one) is type(other) and len(one) == len(other) and all(map(_same_parts, one, other))
+    if type(one) is dict:
+        return type(other) is dict and _same_parts([*one.items()], [*other.items()])
+    return agrees(one, other)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in an answer."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if type(value) is dict else value if type(value) in CONTAINERS else ()
+    return [each for item in items for each in tensors_in(item)]
+
+
+def _versions(answer: Any) -> tuple[int, ...]:
+    """How often each tensor of an answer was written; -1 for inference tensors, of which nobody counts."""
+    return tuple(-1 if each.is_inference() else each._version for each in tensors_in(answer))
