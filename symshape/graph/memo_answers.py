@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 import gc
+import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import attrs
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from guards.terms import fold
 from guards.terms.term import Term
@@ -99,12 +101,13 @@ class MemoAnswer:
     ) -> None:
         self.memo, self.has_tensor = memo, has_tensor
         self.name = f"the memo of {memo.__name__}"
+        _hits.setdefault(memo, 0)
         self.symbols = dict(sorted(symbols.items()))
         self.last = max(each.position for each in symbols.values())
         self._args, self._kwargs, self._answer = args, dict(kwargs), answer
         self._answers = answers_of(memo)
         self._known: dict[tuple[int, ...], _Concrete | None] = {}
-        self._own: dict[Any, tuple[Any, tuple[int, ...]]] = {}
+        self._own: dict[Any, tuple[Any, int, int]] = {}
 
     # -- the question of each call
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
@@ -117,11 +120,19 @@ class MemoAnswer:
             return None
         if found.key not in self._answers:
             return True  # eager would compute it now, in the state that the program was traced in
-        kept = self.memo(*found.args, **found.kwargs)
-        if self.has_tensor:  # its data cannot be compared: it must be what a call of this program put there
-            own = self._own.get(found.key)
-            return own is not None and own[0] is kept and own[1] == _versions(kept)
-        return agrees(kept, found.answer)
+        if self.has_tensor:
+            return self._is_own(found)
+        return agrees(_answered(self.memo, found), found.answer)
+
+    def _is_own(self, found: _Concrete) -> bool:
+        """Return whether a call of this program made the tensors that the memo keeps, and nobody got them since.
+
+        Comparing their data would take too long, and whoever gets them may write to them.
+        """
+        own = self._own.get(found.key)
+        if own is None or own[1:] != _given_to_others(self.memo) or any(each in _given for each in tensors_in(own[0])):
+            return False
+        return _answered(self.memo, found) is own[0]
 
     def _concrete(self, values: tuple[int, ...]) -> _Concrete | None:
         if values in self._known:
@@ -170,7 +181,10 @@ class MemoAnswer:
         found = self._concrete(tuple(map(int, value)))
         if found is None or self._answers is None or found.key in self._answers:
             return
+        hits = [(each, each.cache_info().hits) for each in list(_hits)]
         made = self.memo(*found.args, **found.kwargs)
+        for each, before in hits:  # the function may call other memos, whose answers nobody else gets thereby
+            _hits[each] = _hits.get(each, 0) + each.cache_info().hits - before
         if not agrees(made, found.answer):
             raise InternalError(
                 f"{self.memo.__name__}{found.args} answers {made!r}, where the traced program computed "
@@ -179,7 +193,7 @@ class MemoAnswer:
             )
         if self.has_tensor:
             self._own = {key: each for key, each in self._own.items() if key in self._answers}
-            self._own[found.key] = made, _versions(made)
+            self._own[found.key] = made, *_given_to_others(self.memo)
 
 
 def key_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -250,6 +264,37 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     return [each for item in items for each in tensors_in(item)]
 
 
-def _versions(answer: Any) -> tuple[int, ...]:
-    """How often each tensor of an answer was written; -1 for inference tensors, of which nobody counts."""
-    return tuple(-1 if each.is_inference() else each._version for each in tensors_in(answer))
+def given_to_a_program(memo: Any, answer: Any) -> None:
+    """Note that a traced program got a real answer from a memo: its tensors may be written to, others not."""
+    _hits[memo] = _hits.get(memo, 0) + 1
+    for each in tensors_in(answer):
+        _given[each] = True
+
+
+_given = WeakTensorKeyDictionary()
+"""The tensors in answers that traced programs got."""
+_hits: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+"""How many hits of each memo gave nobody a tensor that is not among ``_given``."""
+
+
+def _answered(memo: Any, found: _Concrete) -> Any:
+    """The answer that a memo keeps, for a question: counted as a hit of ours, and as the latest one used."""
+    before = memo.cache_info().hits
+    answer = memo(*found.args, **found.kwargs)
+    _hits[memo] = _hits.get(memo, 0) + memo.cache_info().hits - before
+    return answer
+
+
+def _given_to_others(memo: Any) -> tuple[int, int]:
+    """How many answers a memo gave from what it keeps, but for questions of ours; this starts anew when it is cleared.
+
+    The second number tells one start from another.
+    """
+    hits = memo.cache_info().hits
+    if hits < _hits.get(memo, 0):  # it was cleared
+        _starts[memo] = _starts.get(memo, 0) + 1
+        _hits[memo] = hits
+    return hits - _hits.get(memo, 0), _starts.get(memo, 0)
+
+
+_starts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()

@@ -20,6 +20,7 @@ from symshape.calls.copies import copy_call
 from symshape.calls.generator_states import state_of
 from symshape.calls.naming import Naming, brief, nesting_text
 from symshape.errors import VerificationError
+from symshape.graph.memo_answers import MemoAnswer
 from symshape.graph.program import Program
 from symshape.runtime.served import Served
 from symshape.runtime.variables import serve
@@ -134,7 +135,7 @@ class Verifier:
 
 def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
     """Why a call cannot be run a second time on copies; empty if it can."""
-    outside = [each.variable.name for each in program.writes]
+    outside = [each.variable.name for each in program.writes if not isinstance(each.variable, MemoAnswer)]
     if outside or program.call.has_records or program.given is not None:
         return f"it writes {outside[0]}, outside its arguments" if outside else "it may write to its arguments' objects"
     written = {id(value) for value in program.graph.mutated}

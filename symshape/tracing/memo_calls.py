@@ -22,7 +22,16 @@ import torch
 from guards.terms.term import Op, Term
 from symshape.calls.questions import DATA, Question
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.memo_answers import CONTAINERS, NUMBERS, MemoAnswer, SizeAnswer, SizeLeaf, TensorAnswer, answers_of
+from symshape.graph.memo_answers import (
+    CONTAINERS,
+    NUMBERS,
+    MemoAnswer,
+    SizeAnswer,
+    SizeLeaf,
+    TensorAnswer,
+    answers_of,
+    given_to_a_program,
+)
 from symshape.graph.steps import Node, Step, draws_random_numbers, values_in, written_values
 from symshape.torch_internals import pytree
 from symshape.tracing.intercept.identity import Identity
@@ -113,7 +122,7 @@ class MemoCalls:
     def __init__(self, tracer: Tracer, recorder: Recorder, arguments: SymbolicArguments, identity: Identity) -> None:
         self._tracer, self._arguments = tracer, arguments
         self._recorder: Any = weakref.proxy(recorder)  # which holds this object
-        self._modes = _modes()
+        self._steps, self._modes = tracer.steps, _modes()
         self._made: dict[Any, _Made] = {}
         self._plainly = False
         self.ids: dict[int, Any] = {}
@@ -135,6 +144,7 @@ class MemoCalls:
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = self._run(memo, args, kwargs)
+        self._plainly |= bool(found.memory) and self._tracer.steps is not self._steps  # inside control flow
         return found.result
 
     def _call_plainly(self, memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -143,6 +153,7 @@ class MemoCalls:
         now = memo.cache_info()
         if now.hits > before.hits and now.misses == before.misses:  # the very object of every later call
             self._recorder.answered[id(result)] = result
+            given_to_a_program(memo, result)
         return result
 
     def _is_wanted(self, memo: Any, terms: Sequence[Term], key: Any) -> bool:
@@ -171,7 +182,8 @@ class MemoCalls:
 
     def _run(self, memo: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
         ATTEMPTS.used[id(memo)] = memo
-        start, steps = len(self._tracer.steps), self._tracer.steps
+        steps = self._tracer.steps
+        start = len(steps)
         self._plainly |= _modes() != self._modes
         result = memo.__wrapped__(*args, **kwargs)
         held: list[tuple[Any, Any]] = []

@@ -161,13 +161,18 @@ def _act(action: str, n: int, made: Any, w: Any) -> None:
                 answer["k"].append(5)
             elif isinstance(answer, Tensor):
                 answer.detach().add_(1)
+        elif action == "change the data":
+            answer = made(n)
+            if isinstance(answer, Tensor):
+                answer.data.add_(1)
         elif action == "append":
             w.kept.append(4)
     except (ZeroDivisionError, TypeError, RuntimeError):
         pass
 
 
-ACTIONS = ("", "", "", "count", "clear", "call", "call with a float", "call with a truth", "write", "change", "append")
+ACTIONS = ("", "", "", "count", "clear", "call", "call with a float", "call with a truth", "write", "change")
+ACTIONS += ("change the data", "append")
 Step = tuple[int, str, int, str]
 
 
@@ -343,3 +348,27 @@ def test_einops(pattern: str) -> None:
         x = torch.rand(n, 2 * n, 3)
         assert torch.equal(compiled(x), fn(x))
     assert compiled.stats().traces <= 2
+
+
+@pytest.mark.parametrize("write", ["data", "detach"])
+def test_tensors_that_somebody_else_got_from_the_memo(write: str) -> None:
+    inner = functools.cache(lambda n: torch.ones(n))
+    made = functools.cache(lambda n: inner(n + 1)[:n] * 2)
+    compiled = symshape.compile(lambda x: x * made(x.shape[0]), fullgraph=True)
+    for _ in range(2):
+        for n in (3, 4, 5, 6, 7):
+            assert compiled(torch.ones(n)).tolist() == [2.0] * n
+    assert compiled.stats().traces == 3
+    got = made(5)
+    (got.data if write == "data" else got.detach()).add_(1)
+    inner(8).add_(4)  # is read no more for a size of 7
+    for n, expected in ((5, 3.0), (7, 2.0), (4, 2.0)):
+        assert compiled(torch.ones(n)).tolist() == [expected] * n
+
+
+def test_programs_that_fill_memos_are_verified() -> None:
+    made = functools.cache(lambda n: n * 2)
+    compiled = symshape.compile(lambda x: x * made(x.shape[0]), options=symshape.Options(verify=1))
+    for n in SIZES:
+        assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0 * n))
+    assert compiled.stats().verified > 2
