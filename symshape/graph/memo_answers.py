@@ -106,16 +106,15 @@ class MemoAnswer:
         self.last = max(each.position for each in symbols.values())
         self._args, self._kwargs, self._answer = args, dict(kwargs), answer
         self._answers = answers_of(memo)
-        self._known: dict[tuple[int, ...], _Concrete | None] = {}
+        self._leaves = tuple(self.symbols.values())
+        self._known: dict[tuple[int | None, ...], _Concrete | None] = {}
         self._own: dict[Any, tuple[Any, int, int]] = {}
 
     # -- the question of each call
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
         """Return whether eager would get the answer of the program; None for leaves without these sizes."""
-        values = tuple([each.read(leaves) for each in self.symbols.values()])
-        if None in values:
-            return None
-        found = self._concrete(values)  # type: ignore[arg-type]
+        values = tuple([each.read(leaves) for each in self._leaves])
+        found = self._known.get(values) or (None if None in values else self._concrete(values))
         if found is None or self._answers is None:
             return None
         if found.key not in self._answers:
@@ -134,10 +133,10 @@ class MemoAnswer:
             return False
         return _answered(self.memo, found) is own[0]
 
-    def _concrete(self, values: tuple[int, ...]) -> _Concrete | None:
+    def _concrete(self, values: tuple[int | None, ...]) -> _Concrete | None:
         if values in self._known:
             return self._known[values]
-        numbers = dict(zip(self.symbols, values, strict=True))
+        numbers: Any = dict(zip(self.symbols, values, strict=True))
         found: _Concrete | None
         try:
             args = _concrete(self._args, numbers)
@@ -178,7 +177,8 @@ class MemoAnswer:
         Raises:
             InternalError: the function answers something else than the program computed.
         """
-        found = self._concrete(tuple(map(int, value)))
+        values = tuple(value)
+        found = self._known.get(values) or self._concrete(values)
         if found is None or self._answers is None or found.key in self._answers:
             return
         hits = [(each, each.cache_info().hits) for each in list(_hits)]

@@ -171,7 +171,18 @@ def _act(action: str, n: int, made: Any, w: Any) -> None:
         pass
 
 
-ACTIONS = ("", "", "", "count", "clear", "call", "call with a float", "call with a truth", "write", "change")
+ACTIONS: tuple[str, ...] = (
+    "",
+    "",
+    "",
+    "count",
+    "clear",
+    "call",
+    "call with a float",
+    "call with a truth",
+    "write",
+    "change",
+)
 ACTIONS += ("change the data", "append")
 Step = tuple[int, str, int, str]
 
@@ -241,7 +252,15 @@ def test_everything_is_as_in_eager(wrapped: str, program: str) -> None:
 
 # -- one trace for all sizes
 SIZES = (3, 4, 5, 6, 7, 3, 8, 4, 9, 10, 11, 12)
-TRACED = ("an integer", "an integer of state", "a tuple", "a float", "a list", "a dictionary", "a list from outside")
+TRACED: tuple[str, ...] = (
+    "an integer",
+    "an integer of state",
+    "a tuple",
+    "a float",
+    "a list",
+    "a dictionary",
+    "a list from outside",
+)
 TRACED += ("a tensor", "a tensor of the default dtype", "a tensor of state", "two tensors")
 
 
@@ -280,7 +299,7 @@ def _library() -> Any:
         known = dict(named)
         return [shape[0] * known["h"], *shape[1:]], it.order, {0: shape[1] // known["h"]}, None
 
-    def arranged(x: Tensor, names: str, **named: int) -> Tensor:
+    def arranged(x: Tensor, names: str, **named: int) -> Any:
         shape, order, added, _ = sizes(recipe(names), x.shape, tuple(named.items()))
         return x.permute(order).unsqueeze(0) * added[0] + shape[0]
 
@@ -309,7 +328,7 @@ def test_methods_with_a_memo() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x * self.scale(x.shape[0], by=3)
 
-    compiled = symshape.compile(Scaled(), fullgraph=True)
+    compiled: Any = symshape.compile(Scaled(), fullgraph=True)
     for n in SIZES:
         assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 3.0 * n))
     assert compiled.stats().traces == 2
@@ -342,7 +361,7 @@ def test_the_counts_of_a_memo_are_not_read() -> None:
 def test_einops(pattern: str) -> None:
     einops = pytest.importorskip("einops")
     given = {"h": 2} if "h" in pattern else {}
-    fn = lambda x: einops.rearrange(x, pattern, **given)  # noqa: E731
+    fn: Any = lambda x: einops.rearrange(x, pattern, **given)  # noqa: E731
     compiled = symshape.compile(fn, fullgraph=True)
     for n in SIZES:
         x = torch.rand(n, 2 * n, 3)
