@@ -134,7 +134,7 @@ def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list
         symbols = [each for one in missing for size in one.sizes for each in size.node.term.symbols]
         fixed = [source for each in symbols for source in tracer.env.symbols[each.name].sources]
         raise MemosMade(known, fixed)
-    users = [one for one, call in calls if not one.of_library and (call is not None or one.has_tensor)]
+    users = [one for one, call in calls if not one.of_library and (call is not None or one.must_be_made)]
     texts = [f"makes {each.kind} that the memo of {each.name} keeps; call {each.name} once before" for each in users]
     return changes.unmade + texts
 

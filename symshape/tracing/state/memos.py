@@ -71,6 +71,11 @@ class Missing:
         return any(isinstance(each, torch.Tensor) for each in _flat(self.result))
 
     @property
+    def must_be_made(self) -> bool:
+        """Whether a trace may not answer it anew: there is a tensor in it, or a float of sizes in its key."""
+        return self.has_tensor or any(type(each) in (torch.SymFloat, torch.SymBool) for each in _flat(self.key))
+
+    @property
     def kind(self) -> str:
         """What it is, for people."""
         return "a tensor" if self.has_tensor else "an answer"
