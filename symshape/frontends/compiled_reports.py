@@ -57,6 +57,8 @@ class Reports:
             refusals=refusals.attempts,
             untraced=self._budget.untraced,
             plain=self._plain.calls,
+            saved_s=self._graphs.promise.saved / 1e3,
+            spent_s=self._graphs.promise.spent / 1e3,
         )
 
     def _hits(self) -> int:

@@ -284,6 +284,8 @@ class DynamoGraph:
             refusals=self._refusals.attempts,
             verified=0 if self._verifier is None else self._verifier.verified,
             plain=self.plain,
+            saved_s=self._graphs.promise.saved / 1e3,
+            spent_s=self._graphs.promise.spent / 1e3,
         )
 
     def outline(self) -> tuple[int, tuple[str, ...]]:

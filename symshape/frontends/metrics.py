@@ -69,6 +69,7 @@ def metrics_of(function: str, stats: Stats, calls: Mapping[int, int], graph_byte
 
     found = [one(f"{name}_total", "counter", text, getattr(stats, name)) for name, text in _COUNTERS.items()]
     found.append(one("trace_seconds_total", "counter", "Time spent tracing, in seconds.", stats.trace_ms / 1e3))
+    found.append(one("spent_seconds_total", "counter", "Time spent on traces, buckets and graphs.", stats.spent_s))
     found += [one(name, "gauge", text, getattr(stats, name)) for name, text in _GAUGES.items()]
     found.append(one("graph_bytes", "gauge", "Memory of CUDA graphs and padded buckets, in bytes.", graph_bytes))
     if stats.dispatch_us is not None:

@@ -26,6 +26,8 @@ class Stats:
             around the call, or that ran Dynamo's own graph (``Options.plain_calls``).
         loaded: programs that came from a store instead of a trace.
         verified: calls that eager ran too and agreed with (``Options.verify``).
+        saved_s: seconds that padded buckets and graphs of ``runner="auto"`` saved against eager, as estimated.
+        spent_s: seconds spent on traces, and on making those buckets and graphs.
     """
 
     calls: int
@@ -43,3 +45,5 @@ class Stats:
     verified: int = 0
     untraced: int = 0
     plain: int = 0
+    saved_s: float = 0.0
+    spent_s: float = 0.0

@@ -91,9 +91,8 @@ class ChosenBuckets:
         if known is not None and known[0].left > 0:
             known[0].left -= 1
             return known[1]
-        if not self.estimates.ready or not self._finder.may_pad(values):
-            return None
-        return self._ask(values, stream)
+        ready = self.estimates.ready or self._finder.has_plan
+        return self._ask(values, stream) if ready and self._finder.may_pad(values) else None
 
     def _ask(self, values: tuple[int, ...], stream: int) -> Found | None:
         sizes = tuple([values[place] for _, place in self._symbols])
@@ -101,14 +100,15 @@ class ChosenBuckets:
         standing = self._cells.get(cell)
         named = dict(zip((name for name, _ in self._symbols), sizes, strict=True))
         if standing is None or standing.left <= 0 or not (standing.bucket is None or standing.bucket.covers(named)):
-            if self._asking > _FREE + _ASKING * (self._ledger.promise.served + self._unasked_ms):
-                return self._unasked(named, stream)
             times = 1 if standing is None or standing.left > 0 else standing.calls
-            start = time.perf_counter()
-            standing = self._decide(sizes, named, stream, times + self._unasked_calls)
-            if self._buying is None:
-                self._asking += (time.perf_counter() - start) * 1e3
-            self._unasked_calls, self._unasked_ms = 0, 0.0
+            if self._asking > _FREE + _ASKING * (self._ledger.promise.served + self._unasked_ms):
+                standing = self._unasked(named, stream, times)
+            else:
+                start = time.perf_counter()
+                standing = self._decide(sizes, named, stream, times + self._unasked_calls)
+                if self._buying is None:
+                    self._asking += (time.perf_counter() - start) * 1e3
+                self._unasked_calls, self._unasked_ms = 0, 0.0
             _remember(self._cells, cell, standing)
         standing.left -= 1
         bucket = standing.bucket
@@ -117,16 +117,17 @@ class ChosenBuckets:
             _remember(self._calls, (values, stream), (standing, found))
         return found
 
-    def _unasked(self, named: dict[str, int], stream: int) -> Found | None:
+    def _unasked(self, named: dict[str, int], stream: int, times: int) -> _Standing:
         """Return the smallest bucket that holds a call, if that is faster than eager: asking has taken enough time."""
         there = [(self._work(self._caps(each)), each) for each in self._finder.buckets(stream) if each.covers(named)]
         work, bucket = min(there, key=itemgetter(0), default=(0.0, None))
         eager, padded = self.estimates.eager(self._work(tuple(named.values()))), self.estimates.bucket(work)
         if bucket is None or padded > eager:
             bucket = None
-        self._unasked_calls += 1
-        self._unasked_ms += eager if bucket is None else padded
-        return None if bucket is None else (bucket, bucket.place(named, self._lend))
+        self._unasked_calls += times
+        self._unasked_ms += (eager if bucket is None else padded) * times
+        rest = min(2 * times, LONGEST_REST)
+        return _Standing(bucket, rest, rest)
 
     def _cell(self, sizes: Caps) -> Caps:
         """Return what is alike for all sizes that the finest steps round alike; the sizes where the user has a plan."""
