@@ -27,6 +27,32 @@ _REFUSES_DATA = frozenset(
     )
 )
 """Ops that may refuse the data that they get: they run even where nobody reads their result."""
+_REFUSES_NOTHING = frozenset(
+    f"aten::{name}"
+    for name in (
+        *(
+            "clone",
+            "contiguous",
+            "_to_copy",
+            "to",
+            "copy",
+            "lift_fresh_copy",
+            "cat",
+            "stack",
+            "constant_pad_nd",
+            "roll",
+        ),
+        *("flip", "rot90", "repeat", "tile", "tril", "triu", "diag_embed", "slice_scatter", "select_scatter", "fill"),
+        *("sum", "nansum", "mean", "nanmean", "amax", "amin", "aminmax", "max", "min", "argmax", "argmin", "prod"),
+        *("all", "any", "var", "std", "var_mean", "std_mean", "logsumexp", "norm", "linalg_vector_norm", "dist"),
+        *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "count_nonzero", "median", "nanmedian", "mode"),
+        *("sort", "argsort", "topk", "kthvalue", "softmax", "log_softmax", "_softmax", "_log_softmax"),
+        *("mm", "bmm", "addmm", "baddbmm", "addbmm", "matmul", "linear", "mv", "addmv", "dot", "vdot", "addr", "outer"),
+        *("native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "rms_norm", "_fused_rms_norm"),
+        *("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"),
+    )
+)
+"""Ops that refuse arguments by sizes and dtypes alone, which their rules check; so do pointwise ops and views."""
 _DRAWS = frozenset({"aten::bernoulli", "aten::normal"})
 _DIVISIONS = frozenset(f"aten::{name}" for name in ("div", "divide", "floor_divide", "remainder", "fmod"))
 
@@ -42,7 +68,17 @@ def _is_pure(node: Node) -> bool:
         or op._schema.name in _REFUSES_DATA
         or not op._schema.returns  # all that it does is to refuse
         or may_divide_by_zero(node)
+        or not _refuses_nothing(node)
     )
+
+
+def _refuses_nothing(node: Node) -> bool:
+    """Return whether a call is known to raise for no data: one that is not runs though nobody reads its results."""
+    op = node.op
+    if op.namespace == "prims" or torch.Tag.pointwise in op.tags or op._schema.name in _REFUSES_NOTHING:
+        return True
+    viewed = any(each.alias_info is not None for each in op._schema.returns)
+    return viewed or not any(True for _ in (*values_in(node.args), *values_in(node.kwargs)))  # a factory
 
 
 def may_refuse_data(step: Step) -> bool:
