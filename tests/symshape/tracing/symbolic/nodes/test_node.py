@@ -62,4 +62,4 @@ def test_texts_are_those_of_terms(env: ShapeEnv) -> None:
     assert str(s + 1) == repr(s + 1) == (s + 1).str() == "s0 + 1"
     assert str(torch.SymInt(s)) == "s0"
     assert s.clone() is s
-    assert s.expr is s.term
+    assert s.expr.term is s.term
