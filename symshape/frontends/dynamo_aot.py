@@ -152,6 +152,11 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
     for node, target in writes:
         if _may_overlap(node, target):
             return f"{_name(node)} writes to a tensor whose elements may overlap, or overlap what it reads"
+    given = [node.meta.get("example_value") for node in nodes if node.op == "placeholder"]
+    tracked = [each for each in given if isinstance(each, torch.Tensor) and each.requires_grad]
+    for node, target in writes:
+        if any(_share(each, target.meta["example_value"]) for each in tracked):
+            return f"{_name(node)} writes to an argument that requires gradients, which may be left without any"
     unread = next(_dead(nodes, {node for node, _ in writes}), None) if dead else None
     return "" if unread is None else f"nothing reads the result of {_name(unread)}, which may raise an error"
 
@@ -200,6 +205,8 @@ def _may_overlap(node: torch.fx.Node, target: torch.fx.Node) -> bool:
     sizes, strides = written.size(), written.stride()
     pairs: Iterator[tuple[Any, Any]] = zip(sizes, strides, strict=True)  # integers, or symbolic
     if any(isinstance(stride, int) and stride == 0 and size != 1 for size, stride in pairs):
+        return True
+    if sum(each is target for each in pytree.tree_leaves((node.args, node.kwargs))) > 1:
         return True
     others = (each for each in node.all_input_nodes if each is not target)
     values = (each.meta.get("example_value") for each in others)

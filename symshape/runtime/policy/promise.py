@@ -26,6 +26,10 @@ class Promise:
     served: float = 0.0
     spent: float = 0.0
 
+    def clear(self) -> None:
+        """Forget all calls."""
+        self.eager = self.served = self.spent = 0.0
+
     def call(self, eager: float, served: float, times: int = 1) -> None:
         """Record calls: ms that eager would have taken for one, and ms that one took."""
         self.eager += eager * times

@@ -100,7 +100,9 @@ class SizeOffers:
             found = self._open[key] = Offer(self._words(caps), price)
             if len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)
-        elif not found.failures:
+            return found
+        self._open.move_to_end(key)
+        if not found.failures:
             found.price = price
             if key != caps:
                 found.words = self._words(caps)

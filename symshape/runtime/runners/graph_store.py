@@ -222,11 +222,12 @@ class GraphStore:
         return self._bytes({}, 0)
 
     def clear(self) -> None:
-        """Forgets everything, and the pools."""
+        """Forgets everything, the pools, and what the calls took."""
         for key in self._all():
             self._remove(key)
         self._wanted.clear()
         self._pools.clear()
+        self.promise.clear()
 
     def __len__(self) -> int:
         return len(self._leases)

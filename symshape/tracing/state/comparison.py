@@ -135,7 +135,9 @@ class Comparison:
 
     def _expression(self, lines: Sequence[str]) -> Callable[[], bool]:
         source = "\n        and ".join([*lines, *self._others] or ["True"])
-        exec(f"def quick():\n    return (\n        {source}\n    )\n", self._names)  # attributes' names are literals
+        exec(
+            f"def quick():\n    return (\n        {source}\n    )\n", self._names
+        )  # identifiers are literals, other keys variables
         made: Callable[[], bool] = self._names["quick"]
         return made
 
@@ -162,7 +164,7 @@ class Comparison:
             owner = owners.setdefault(id(cell.owner), f"o{len(owners)}")
             self._names[owner] = cell.owner
             self._names.setdefault(f"v{i}", cell.value)  # or what a second look found
-            key = repr(cell.key) if type(cell.key) is str else f"k{i}"
+            key = repr(cell.key) if type(cell.key) is str and cell.key.isidentifier() else f"k{i}"
             if key == f"k{i}":
                 self._names[key] = cell.key
             if isinstance(cell, Attribute):

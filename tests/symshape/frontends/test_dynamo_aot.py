@@ -201,8 +201,24 @@ def onto_itself(x: Tensor) -> Tensor:
     return y
 
 
+def added_to_itself_by_index(x: Tensor) -> Tensor:
+    y = x * 1
+    y.index_add_(0, torch.arange(x.shape[0]), y)
+    return y
+
+
 @pytest.mark.parametrize(
-    "fn", [no_classes, too_few_classes, unread, unread_draw, unread_index, written_twice, onto_itself]
+    "fn",
+    [
+        no_classes,
+        too_few_classes,
+        unread,
+        unread_draw,
+        unread_index,
+        written_twice,
+        onto_itself,
+        added_to_itself_by_index,
+    ],
 )
 @pytest.mark.parametrize("grad", [False, True])
 def test_errors_of_eager(fn: Callable[[Tensor], Tensor], grad: bool, way: dict[str, Any]) -> None:
@@ -257,6 +273,45 @@ def test_written_views_with_strides_of_their_own(fn: Callable[[Tensor], Any], gr
             assert torch.equal(leaves[0].grad, leaves[1].grad)
 
 
+# -- arguments that a write leaves without a gradient
+def zeroed(x: Tensor, y: Tensor) -> Any:
+    x[0].zero_()
+    y[0].zero_()
+    return x, y
+
+
+def zeroed_row(x: Tensor, y: Tensor) -> Any:
+    y[0].zero_()
+    return (F.relu(x - 0.1),)
+
+
+def copied_over(x: Tensor, y: Tensor) -> Any:
+    y.copy_(x)
+    return (y * 2,)
+
+
+def filled(x: Tensor, y: Tensor) -> Any:
+    y.view(-1).fill_(1.0)
+    return x * y, y
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("fn", [zeroed, zeroed_row, copied_over, filled])
+def test_gradients_that_are_none_in_eager(fn: Callable[..., Any], way: dict[str, Any]) -> None:
+    compiled = backed(fn, way)
+    for n in (3, 4, 1, 6):
+        found: list[list[Tensor | None]] = []
+        for run in (fn, compiled):
+            leaves = [torch.ones(n, 2, requires_grad=True) for _ in range(2)]
+            given = [leaf * 1 for leaf in leaves]
+            results = run(*given)
+            loss = sum((each**2).sum() for each in results)
+            found.append(list(torch.autograd.grad(loss, given, allow_unused=True)))
+        for mine, theirs in zip(*found, strict=True):
+            assert (mine is None) == (theirs is None), n
+            assert mine is None or theirs is None or torch.equal(mine, theirs)
+
+
 # -- reasons against a graph
 def doubts(fn: Callable[..., Any], *args: Tensor) -> str:
     found: list[str] = []
@@ -281,4 +336,5 @@ def test_reasons() -> None:
         lambda x: (torch.linalg.cholesky(x), x * 2)[1], torch.eye(4)
     )
     assert "may overlap, or overlap what it reads" in doubts(lambda x: x[1:].copy_(x[:-1]), torch.ones(4, 4))
+    assert "may overlap, or overlap what it reads" in doubts(lambda x: x.index_add_(0, torch.arange(4), x), x)
     assert doubts(lambda x: (x.unsqueeze(0), x * 2)[1], x) == ""
