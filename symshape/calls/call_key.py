@@ -206,7 +206,7 @@ def _one_twice(leaves: Sequence[Any]) -> bool:
 
 
 def _tells_apart(leaves: Sequence[Any]) -> bool:
-    """Whether a flat key tells apart what must be told apart: not for complex tensors (lazy conjugates)."""
+    """Return whether a flat key distinguishes these leaves: not for complex tensors, which may be lazy conjugates."""
     for leaf in leaves:  # noqa: SIM110 - a generator's frame takes longer than the answer
         if isinstance(leaf, torch.Tensor) and leaf.dtype in _COMPLEX:
             return False

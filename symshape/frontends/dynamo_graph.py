@@ -299,7 +299,7 @@ class DynamoGraph:
         return calls, tuple(f"{each.name} = {each.sources[0].text()}" for each in symbols if each.sources)
 
     def explain_fallback(self) -> str:
-        """Which calls ran the graph as it is, and why."""
+        """Return which calls ran the graph eagerly, and why."""
         return self._refusals.explain(self.calls)
 
     def explain_plain(self) -> str:

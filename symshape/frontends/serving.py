@@ -80,7 +80,7 @@ class Costs:
 
 
 def serving_of(entry: Entry, costs: Costs | None = None) -> list[ServingRecord]:
-    """What is padded of an entry's program, all of it or pieces, and the pieces that run as they are; in order."""
+    """Return a record for the entry's program, or for each of its pieces in order: padded, or run op by op."""
     found = []
     for program, runner in parts_of(entry.runner, entry.program):
         whole = program is entry.program

@@ -140,7 +140,7 @@ def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list
 
 
 def _matters(step: Step, memory: set[int]) -> bool:
-    """Whether it matters what ran before a step and what after, besides what it reads."""
+    """Return whether the order of a step among the others matters: it draws, or writes to memory from before."""
     if not isinstance(step, Node):
         return False
     if step.inference is not None or (draws_random_numbers(step) and drawn_from(step) is not torch.default_generator):

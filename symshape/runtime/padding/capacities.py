@@ -17,7 +17,7 @@ from guards.facts.facts import Facts
 from guards.terms import arithmetic, boolean, division, fold
 from guards.terms.term import Op, Term
 
-__all__ = ["Capacities", "Capacity", "Comparison", "text_of"]
+__all__ = ["Capacities", "Capacity", "Comparison", "Operators", "text_of"]
 
 
 class Capacities:
@@ -86,7 +86,52 @@ class Capacities:
             return False
 
 
-class Capacity:
+class Operators:
+    """The operators of an integer that is a formula; subclasses say what a formula and a comparison become."""
+
+    __slots__ = ()
+
+    def _combined(self, function: Callable[..., Term], left: Any, right: Any) -> Any:
+        raise NotImplementedError
+
+    def _compared(self, function: Callable[..., Term], other: Any) -> Any:
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> Any:
+        return self._combined(arithmetic.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._combined(arithmetic.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combined(arithmetic.sub, self, other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._combined(arithmetic.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._combined(arithmetic.mul, other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(boolean.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(boolean.ne, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(boolean.lt, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared(boolean.le, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(boolean.gt, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(boolean.ge, other)
+
+
+class Capacity(Operators):
     """An integer that follows the capacities: its formula, and its value in the bucket that a program is made for.
 
     Whoever needs the bare integer, to count to it or to look it up, has the program depend on that value.
@@ -115,23 +160,8 @@ class Capacity:
             raise ZeroDivisionError("integer division or modulo by zero")
         return self._combined(function, left, right)
 
-    def __add__(self, other: Any) -> Any:
-        return self._combined(arithmetic.add, self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._combined(arithmetic.add, other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._combined(arithmetic.sub, self, other)
-
     def __rsub__(self, other: Any) -> Any:
         return self._combined(arithmetic.sub, other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._combined(arithmetic.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._combined(arithmetic.mul, other, self)
 
     def __floordiv__(self, other: Any) -> Any:
         return self._divided(division.floordiv, self, other)
@@ -153,24 +183,6 @@ class Capacity:
 
     def __rtruediv__(self, other: Any) -> float:
         return float(other / int(self))
-
-    def __eq__(self, other: object) -> Any:
-        return self._compared(boolean.eq, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compared(boolean.ne, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compared(boolean.lt, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compared(boolean.le, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compared(boolean.gt, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compared(boolean.ge, other)
 
     def __bool__(self) -> bool:
         return self._all.decide(boolean.ne(self.term, 0))

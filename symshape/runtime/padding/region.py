@@ -14,7 +14,7 @@ from guards.terms import arithmetic, boolean, division, extremes, fold
 from guards.terms.term import Op, Term
 from meta_fns.padding.refusals import Refuse
 from symshape.graph.float_terms import FloatTerm
-from symshape.runtime.padding.capacities import Capacities
+from symshape.runtime.padding.capacities import Capacities, Operators
 from symshape.tracing.symbolic.nodes.choices import tidy
 
 __all__ = ["Amount", "Condition", "Extent", "Fraction", "Region"]
@@ -35,7 +35,7 @@ class Condition:
         raise Refuse(f"whether {self._term} holds differs from size to size")
 
 
-class Extent:
+class Extent(Operators):
     """A size that differs from call to call: ``term`` is its true value, ``capacity`` its largest."""
 
     __slots__ = ("capacity", "region", "term")
@@ -45,8 +45,8 @@ class Extent:
         self.term = term
         self.capacity = capacity
 
-    def _combined(self, function: Callable[..., Term], *operands: Any) -> Any:
-        terms = [each.term if isinstance(each, Extent) else arithmetic.integer(each) for each in operands]
+    def _combined(self, function: Callable[..., Term], left: Any, right: Any) -> Any:
+        terms = [each.term if isinstance(each, Extent) else arithmetic.integer(each) for each in (left, right)]
         return self.region.size(function(*terms))
 
     def _compared(self, function: Callable[..., Term], other: Any) -> Any:
@@ -54,50 +54,15 @@ class Extent:
         term = function(self.term, other)
         return term is boolean.TRUE if term is boolean.TRUE or term is boolean.FALSE else Condition(self.region, term)
 
-    def __add__(self, other: Any) -> Any:
-        return self._combined(arithmetic.add, self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._combined(arithmetic.add, other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._combined(arithmetic.sub, self, other)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._combined(arithmetic.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._combined(arithmetic.mul, other, self)
-
     def __floordiv__(self, other: int) -> Any:
         return self._combined(division.floordiv, self, other)
 
     def __mod__(self, other: int) -> Any:
         return self._combined(division.mod, self, other)
 
-    def __eq__(self, other: object) -> Any:
-        return self._compared(boolean.eq, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compared(boolean.ne, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compared(boolean.lt, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compared(boolean.le, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compared(boolean.gt, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compared(boolean.ge, other)
-
     def sym_max(self, other: Any) -> Any:
         """The larger of two sizes."""
         return self._combined(extremes.maximum, self, other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
         return str(self.term)

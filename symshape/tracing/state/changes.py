@@ -48,7 +48,7 @@ class Change:
 
 
 class Changes:
-    """What a trace did to the world, which is as it was.
+    """The writes of a trace to Python objects, all of them undone.
 
     Args:
         recorder: what the program read and wrote.

@@ -135,9 +135,8 @@ class Comparison:
 
     def _expression(self, lines: Sequence[str]) -> Callable[[], bool]:
         source = "\n        and ".join([*lines, *self._others] or ["True"])
-        exec(
-            f"def quick():\n    return (\n        {source}\n    )\n", self._names
-        )  # identifiers are literals, other keys variables
+        source = f"def quick():\n    return (\n        {source}\n    )\n"
+        exec(source, self._names)  # identifiers are literals in it, other keys variables
         made: Callable[[], bool] = self._names["quick"]
         return made
 

@@ -1,4 +1,4 @@
-"""What instrumented code calls, and the recording that it tells of its loads: one at a time, in one thread."""
+"""Functions that instrumented code calls.  They report each load to one recorder, in one thread."""
 
 from __future__ import annotations
 

@@ -337,7 +337,7 @@ def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
 
 
 def decimal_context() -> str:
-    """What numbers of ``decimal`` hang on, as text."""
+    """Return the settings of the current ``decimal`` context as text: results of ``decimal`` depend on them."""
     now = decimal.getcontext()
     traps = sorted(each.__name__ for each, on in now.traps.items() if on)
     return f"{now.prec} {now.rounding} {now.Emin} {now.Emax} {now.capitals} {now.clamp} {traps}"

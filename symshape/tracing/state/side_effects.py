@@ -1,4 +1,4 @@
-"""What a function did to the world while it was traced: it is undone, so that its calls can do it again.
+"""Side effects of a traced function: they are undone after the trace, so that each call can repeat them.
 
 A graph repeats the tensor operations of a program and nothing else.  A change of Python's state is written down (see
 ``changes``) for each call to repeat, or refused where no call could.
