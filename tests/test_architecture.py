@@ -36,8 +36,6 @@ CONFINED = {
     "redis": {"symshape.store.remote"},
     "transformers": {"symshape.exploring", "symshape.frontends.cli"},
     "typer": {"symshape.frontends.cli"},
-    # Comes with torch where there is CUDA; torch's ops serve where it does not.
-    "triton": {"symshape.runtime.runners.appending_kernel"},
 }
 # The floors of each package, bottom-up: a folder (or a module that stands alone) imports from those before it only. The
 # files directly in a folder stand above the folder's own sub-folders.

@@ -17,3 +17,5 @@ release_pool: Callable[[int, Any], None] = optional("torch._C._cuda_releasePool"
 """Tells the allocator of a device that one graph less has a pool."""
 storage_at: Callable[..., Any] | None = optional("torch._C._construct_storage_from_data_pointer", None)
 """Makes a storage over memory that belongs to somebody else."""
+compile_kernel: Callable[[str, str], Any] | None = optional("torch.cuda._compile_kernel", None)
+"""Compiles CUDA source with NVRTC and loads it on the current device; returns the kernel of a name."""

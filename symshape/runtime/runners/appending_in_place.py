@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 
 import torch
 
 from meta_fns.torch_internals import OpOverload
 from symshape import events
+from symshape.runtime.runners import appending_kernel
 
 __all__ = ["APPENDED_IN_PLACE"]
-
-Write = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int], bool]
 
 _library = torch.library.Library("symshape", "FRAGMENT")
 _library.define("appended_(Tensor(a!) first, Tensor[] rest, Tensor start, Tensor fill, int dim) -> Tensor(a!)")
@@ -40,11 +38,10 @@ def _appended_in_place(
 
 def _by_kernel(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: torch.Tensor, dim: int) -> bool:
     """In one kernel that touches what is new alone; False where there is none for it."""
-    write = _kernel() if whole.is_cuda and not _failed else None
-    if write is None:
+    if not whole.is_cuda or _failed or not appending_kernel.available():
         return False
     try:
-        return write(whole, behind, start, fill, dim)
+        return appending_kernel.write(whole, behind, start, fill, dim)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # of a compiler that is missing or refuses: torch's ops say the rest
@@ -61,13 +58,6 @@ def _by_ops(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill
     torch.where(beyond, fill, whole, out=whole)
     more = behind.size(dim)
     whole.index_copy_(dim, start.view(1) if more == 1 else start + torch.arange(more, device=start.device), behind)
-
-
-@cache
-def _kernel() -> Write | None:
-    from symshape.runtime.runners import appending_kernel  # only now: Triton takes its time
-
-    return appending_kernel.write if appending_kernel.KERNEL is not None else None
 
 
 APPENDED_IN_PLACE: OpOverload = torch.ops.symshape.appended_.default

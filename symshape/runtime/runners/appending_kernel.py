@@ -1,111 +1,119 @@
-"""What is put behind a padded cache where it lies, in Triton: only the positions from its end on are touched.
+"""A CUDA kernel that appends to a padded cache in place: it touches only the positions from the valid part's end on.
 
-Where the valid part ends is known on the device alone.  Torch's ops would read and write all of the cache to decide
-for each element; here each program begins where the valid part ends.
+Only the device knows where the valid part ends.  Torch's ops would read and write the whole cache to decide for each
+element; here each block begins where the valid part ends.  NVRTC compiles the kernel in a fraction of a second, where
+Triton takes two or three (``tests/bench/results/regret*``).
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # there is none for this platform
-    triton = None
+from symshape.torch_internals import cuda
 
-__all__ = ["KERNEL", "write"]
+__all__ = ["available", "write"]
 
-_TILE = 1024  # elements that a program writes at once: 8 for each of its threads
-_WIDEST = 256
-_PROGRAMS = 2048  # so many share the work, where there is enough of it
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_MOST = 2**31 - 1
+_THREADS = 256  # of a block
+_BLOCKS = 2048  # so many share the work, where there is enough of it
+_MOST = 2**31 - 1  # sizes and strides are passed as 32-bit integers
+_MOST_BLOCKS = 65535  # along the second dimension of a grid
+_INTEGERS = {
+    1: (torch.int8, "char"),
+    2: (torch.int16, "short"),
+    4: (torch.int32, "int"),
+    8: (torch.int64, "long long"),
+}
+"""By the bytes of an element: the integer that stands for it in torch and in C."""
 
 Dim = tuple[int, int, int]
 """A size, and the strides of the memory and of what is new."""
 
+_SOURCE = """
+typedef %s Element;
 
-def _behind(  # type: ignore[no-untyped-def]
-    whole,
-    behind,
-    start_at,
-    fill_at,
-    total,
-    more,
-    second,
-    width,
-    whole_first,
-    whole_second,
-    whole_place,
-    whole_inner,
-    behind_first,
-    behind_second,
-    behind_place,
-    behind_inner,
-    PLACES: tl.constexpr,
-    INNER: tl.constexpr,
-):
-    row = tl.program_id(0)
-    first = (row // second).to(tl.int64)
-    other = (row % second).to(tl.int64)
-    whole += first * whole_first + other * whole_second
-    behind += first * behind_first + other * behind_second
-    start = tl.load(start_at).to(tl.int32)
-    fill = tl.load(fill_at)
-    inner = tl.program_id(2) * INNER + tl.arange(0, INNER)
-    inside = (inner < width)[None, :]
-    inner = inner.to(tl.int64)[None, :]
-    begin = start + tl.program_id(1) * PLACES
-    while begin < total:
-        place = begin + tl.arange(0, PLACES)
-        number = place - start
-        new = (number < more)[:, None]
-        written = (place < total)[:, None] & inside
-        number = number.to(tl.int64)[:, None]
-        found = tl.load(behind + number * behind_place + inner * behind_inner, mask=written & new, other=0)
-        target = whole + place.to(tl.int64)[:, None] * whole_place + inner * whole_inner
-        tl.store(target, tl.where(new, found, fill), mask=written)
-        begin += tl.num_programs(1) * PLACES
+extern "C" __global__ void append(
+    Element* whole, const Element* behind, const long long* start_at, const Element* fill_at,
+    int total, int more, int second, int width, int lanes,
+    int whole_first, int whole_second, int whole_place, int whole_inner,
+    int behind_first, int behind_second, int behind_place, int behind_inner)
+{
+    const long long first = blockIdx.x / second, other = blockIdx.x %% second;
+    whole += first * whole_first + other * whole_second;
+    behind += first * behind_first + other * behind_second;
+    const long long start = *start_at;
+    const Element fill = *fill_at;
+    const int places = blockDim.x / lanes, lane = threadIdx.x %% lanes;
+    const long long step = (long long)gridDim.y * places;
+    for (long long place = start + blockIdx.y * places + threadIdx.x / lanes; place < total; place += step)
+        for (long long inner = lane; inner < width; inner += lanes)
+            whole[place * whole_place + inner * whole_inner] = place - start < more
+                ? behind[(place - start) * behind_place + inner * behind_inner] : fill;
+}
+"""
 
 
-KERNEL: Any = None if triton is None else triton.jit(do_not_specialize=["total", "more", "second"])(_behind)
-"""The kernel; None where there is no Triton."""
+def available() -> bool:
+    """Return whether this torch compiles CUDA source."""
+    return cuda.compile_kernel is not None
+
+
+@cache
+def _kernel(itemsize: int, device: int) -> Any:
+    """Return the kernel for elements of so many bytes, compiled and loaded on a device."""
+    assert cuda.compile_kernel is not None
+    with torch.cuda.device(device):
+        return cuda.compile_kernel(_SOURCE % _INTEGERS[itemsize][1], "append")
 
 
 def write(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: torch.Tensor, dim: int) -> bool:
-    """Has ``whole`` hold ``behind`` from ``start`` on, then ``fill`` up to its end; False, with nothing done, if not.
+    """Write ``behind`` into ``whole`` from ``start`` on, then ``fill`` up to its end; return whether that was done.
 
-    What is before ``start`` is neither read nor written.  All on one device; ``start`` and ``fill`` 0-d.  Tensors of
-    unusual layouts are not for it, and nothing is without Triton.
+    What is before ``start`` is neither read nor written.  All tensors are on one device; ``start`` is 0-d int64,
+    ``fill`` 0-d.  Tensors of more than three dimensions that do not merge, or of huge strides, are left to torch's ops.
     """
-    dtype = _INTEGERS.get(whole.element_size())
     inner, outer = _dims(whole, behind, dim)
-    if dtype is None or whole.is_complex() or len(outer) > 2 or whole.size(dim) > _MOST or inner[0] > _MOST:
+    total, width = whole.size(dim), inner[0]
+    if whole.element_size() not in _INTEGERS or whole.is_complex() or len(outer) > 2:
         return False
     first, second = [(1, 0, 0)] * (2 - len(outer)) + outer
-    rows, total, width = first[0] * second[0], whole.size(dim), inner[0]
-    block = min(triton.next_power_of_2(width), _WIDEST)
-    places = max(1, min(_TILE // block, triton.next_power_of_2(total)))
-    blocks = triton.cdiv(width, block)
-    parts = max(1, min(triton.cdiv(total, places), _PROGRAMS // (rows * blocks), 1 << 15))
-    if rows > _MOST or blocks > 65535:
-        return False
-    bits = [each.view(dtype) for each in (whole, behind)]  # the same bytes, whatever they stand for
+    rows, lanes = first[0] * second[0], _power_of_two(min(width, _THREADS))
     strides = [(first[i], second[i], tensor.stride(dim), inner[i]) for i, tensor in ((1, whole), (2, behind))]
+    if max(rows, total, width, *strides[0], *strides[1]) > _MOST:
+        return False
+    places = _THREADS // lanes
+    parts = max(1, min(-(-total // places), _BLOCKS // rows, _MOST_BLOCKS))
+    dtype, _ = _INTEGERS[whole.element_size()]
+    bits = [each.view(dtype) for each in (whole, behind, fill)]  # the same bytes, whatever they stand for
     with torch.cuda.device_of(whole):
-        KERNEL[(rows, parts, blocks)](
-            *(*bits, start, fill.view(dtype), total, behind.size(dim), second[0], width, *strides[0], *strides[1]),
-            PLACES=places,
-            INNER=block,
+        _kernel(whole.element_size(), whole.get_device())(
+            grid=(rows, parts, 1),
+            block=(_THREADS, 1, 1),
+            args=[
+                *bits[:2],
+                start,
+                bits[2],
+                total,
+                behind.size(dim),
+                second[0],
+                width,
+                lanes,
+                *strides[0],
+                *strides[1],
+            ],
         )
     return True
 
 
+def _power_of_two(number: int) -> int:
+    """Return the least power of two that is no less than a number."""
+    return 1 << (number - 1).bit_length()
+
+
 def _dims(whole: torch.Tensor, behind: torch.Tensor, dim: int) -> tuple[Dim, list[Dim]]:
-    """The dimensions but this one, several as one where they lie like one: the innermost, and the others."""
+    """Return the dimensions but this one, neighbours merged where both tensors allow it: the innermost, the others."""
     found: list[Dim] = []
     for d, size in enumerate(whole.shape):
         if d == dim or size == 1:

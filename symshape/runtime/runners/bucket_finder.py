@@ -16,7 +16,7 @@ from guards.sets.sources import spelled
 from symshape import events
 from symshape.graph.program import Program
 from symshape.runtime.padding.buckets import step_up
-from symshape.runtime.padding.planning import MOST, Choice, Plan, blueprints_of, candidates, choose, plan
+from symshape.runtime.padding.planning import Choice, Plan, blueprints_of, candidates, choose, plan
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.padding.transform import Refusal
 from symshape.runtime.padding.true_layouts import TrueLayouts
@@ -74,10 +74,7 @@ class BucketFinder:
         self._lend = lend
         self._kernels = kernels
         self._timed = timed
-        on_cpu = not self._on_cuda  # instances were compared with plain derivations on the CPU alone
-        self._blueprints = blueprints_of(
-            program, any_randomness=any_randomness, most=MOST if on_cpu else 0, compiled=on_cpu
-        )
+        self._blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=not self._on_cuda)
         self._bound = None if lend is not None else BoundInputs(program.graph)  # what is lent may come back as an input
         self.refusals: dict[str, Refusal] = {}
         self._number = store.number()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from symshape.runtime.runners import appending_in_place
+from symshape.runtime.runners import appending_in_place, appending_kernel
 from symshape.runtime.runners.appending_in_place import APPENDED_IN_PLACE
 
 CAP = 6
@@ -71,7 +71,8 @@ def test_a_kernel_that_fails_is_not_asked_again(monkeypatch: pytest.MonkeyPatch)
     class OnDevice(torch.Tensor):
         is_cuda = True  # type: ignore[assignment]
 
-    monkeypatch.setattr(appending_in_place, "_kernel", lambda: fails)
+    monkeypatch.setattr(appending_kernel, "available", lambda: True)
+    monkeypatch.setattr(appending_kernel, "write", fails)
     monkeypatch.setattr(appending_in_place, "_failed", [])
     whole = torch.zeros(3, CAP + 1).as_subclass(OnDevice)
     given = torch.ones(3, 1), torch.tensor(2), torch.tensor(0.0), 1
