@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from guards.sets.sources import IntArg, Size, Source, StorageOffset
 from symshape.calls.arguments import CONTIGUOUS, Call, LeafKey, TensorKey, sources_of
 from symshape.calls.policies import Dynamic, changing_with_records, policies
 from symshape.dims import Dim, Policy
+from symshape.graph.program import Program
 from symshape.runtime.variables import AskAgain, paths_of_variables
 
 __all__ = ["Changing", "History"]
@@ -31,9 +34,13 @@ class Changing:
         self._fn = fn
         self._dynamic = dynamic
         self._history: History = {}
+        self._parameters: set[torch.Size] = set()
 
     def policies(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
-        """The policies for a trace, and what is known if it succeeds; the integers of variables change.
+        """The policies for a trace, and what is known if it succeeds.
+
+        The integers of variables are expected to change, but for tensors of a parameter's shape (gradients, the state
+        of an optimizer): three symbols and guards a parameter would double the time of a trace.
 
         Raises:
             AskAgain: since the call was read, it is taken apart in another way: a second object of a class has come.
@@ -42,15 +49,22 @@ class Changing:
             raise AskAgain
         wanted, history = self._of_arguments(call, values)
         if self._dynamic is not False:
-            paths = paths_of_variables(call)
+            paths = paths_of_variables(call) - _with_shapes(call, self._parameters)
             found = (each for each in sources_of(call) if isinstance(each, (Size, IntArg)) and each.arg in paths)
             for each in found:
                 wanted.setdefault(each, Policy.AUTO)
         return wanted, history
 
-    def learn(self, history: History) -> None:
-        """A trace succeeded."""
+    def learn(self, history: History, program: Program) -> None:
+        """Keep what is known after a trace that succeeded."""
         self._history = history
+        lifted = program.lifted_tensors
+        self._parameters.update(each.shape for each in lifted if isinstance(each, torch.nn.Parameter))
+
+    def clear(self) -> None:
+        """Forget what is known."""
+        self._history = {}
+        self._parameters.clear()
 
     def _of_arguments(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
         history = dict(self._history)
@@ -68,6 +82,12 @@ class Changing:
                 wanted[source] = Policy.AUTO
         wanted.update(policies(self._fn, call, None, Policy.STATIC))
         return wanted, history
+
+
+def _with_shapes(call: Call, shapes: set[torch.Size]) -> set[str]:
+    """Return the paths of a call's tensors that have one of these shapes."""
+    pairs = zip(call.paths, call.leaves, strict=True)
+    return {path for path, leaf in pairs if isinstance(leaf, torch.Tensor) and leaf.shape in shapes}
 
 
 def _is_contiguous(key: LeafKey) -> bool:

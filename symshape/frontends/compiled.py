@@ -324,7 +324,7 @@ class Compiled(Reports, Warming):
             self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
-            self._changing.learn(history)
+            self._changing.learn(history, program)
             self._traces += 1
             self._trace_ms += program.milliseconds
             self._graphs.promise.spend(seconds * 1e3)
@@ -365,7 +365,7 @@ class Compiled(Reports, Warming):
             self._layout.reset()
             self._known.clear()
             self._presumptions.clear()
-            self._changing.learn({})
+            self._changing.clear()
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._look_ups.clear()
 
