@@ -27,7 +27,7 @@ class Peer:
     """Somebody who runs a stream; this one runs eager."""
 
     def __init__(self, stream: Stream) -> None:
-        self.run: Call = stream.run
+        self.run: Call = stream.around(stream.run)
 
     def __call__(self, sizes: Sizes, arguments: Tensors) -> Tensors:
         """The results of one call; a later call may overwrite them."""
@@ -54,7 +54,7 @@ class Ours(Peer):
         if options.keys() - known:
             raise NotHere(f"Options has no {', '.join(sorted(options.keys() - known))}")
         self.compiled: Any = symshape.compile(stream.run, dynamic=True, runner=runner, options=Options(**options))
-        self.run = self.compiled
+        self.run = stream.around(self.compiled)
         self.fallbacks: Counter[str] = Counter()
         self.beside = options.get("kernels") == "background"
         events.subscribe(self._note)
@@ -85,7 +85,7 @@ class TorchCompile(Peer):
     """torch.compile in a mode, dynamic as it chooses itself."""
 
     def __init__(self, stream: Stream, mode: str | None) -> None:
-        self.run = torch.compile(_fresh(stream.run), mode=mode)
+        self.run = stream.around(torch.compile(_fresh(stream.run), mode=mode))
 
     def __call__(self, sizes: Sizes, arguments: Tensors) -> Tensors:
         torch.compiler.cudagraph_mark_step_begin()

@@ -56,6 +56,7 @@ class Stream:
         buckets: by hand; None where nobody could write them (data decides on sizes), or nobody did.
         near: which of the sizes gives way where sizes are not to repeat.
         trains: whether a call is a step of training, which computes gradients and changes the model.
+        around: from ``run``, compiled or not, to what a call runs: a step around a loss, say.
     """
 
     run: Call
@@ -64,6 +65,7 @@ class Stream:
     buckets: Buckets | None
     near: int = -1
     trains: bool = False
+    around: Callable[[Call], Call] = lambda run: run
 
     def draw(self, count: int, rng: random.Random, seen: set[Sizes]) -> list[Sizes]:
         """Sizes that are not among those seen, which they join; the number ``near`` of them gives way."""
@@ -112,21 +114,25 @@ def make(name: str, device: torch.device, *, tiny: bool) -> Stream:
     Raises: NotHere if a library that it needs is not installed.
     """
     torch.manual_seed(0)
-    return (STREAMS | WITHOUT_BUCKETS)[name](device, torch.float32 if device.type == "cpu" else torch.bfloat16, tiny)
+    from tests.bench.training_streams import TRAINING  # it imports from here
+
+    found = (STREAMS | WITHOUT_BUCKETS | TRAINING)[name]
+    return found(device, torch.float32 if device.type == "cpu" else torch.bfloat16, tiny)
 
 
-def _transformers() -> Any:
+def transformers() -> Any:
+    """Return the library; raise NotHere where it is not installed."""
     try:
-        import transformers
+        import transformers as found
     except ImportError:
         raise NotHere("needs transformers") from None
-    transformers.logging.set_verbosity_error()
-    return transformers
+    found.logging.set_verbosity_error()
+    return found
 
 
 def llama(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
     """A decoder over whole texts: causal attention, logits of every token."""
-    hf = _transformers()
+    hf = transformers()
     width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
     config = hf.LlamaConfig(
         vocab_size=words,
@@ -158,7 +164,7 @@ def llama(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 def bert(device: torch.device, dtype: torch.dtype, tiny: bool, *, masked: bool = False) -> Stream:
     """A bidirectional encoder, with or without a padding mask of the user's; by hand, buckets need a mask anyway."""
-    hf = _transformers()
+    hf = transformers()
     width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
     config = hf.BertConfig(
         vocab_size=words,
@@ -206,7 +212,7 @@ def masked_bert(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 def vit(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
     """A vision transformer over images of any size; by hand, only the batch can be padded."""
-    hf = _transformers()
+    hf = transformers()
     width, layers, patch = (32, 2, 8) if tiny else (384, 6, 16)
     config = hf.ViTConfig(
         hidden_size=width,
@@ -529,7 +535,7 @@ def unet(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
 
 def t5(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
     """An encoder and a decoder, both of varying length."""
-    hf = _transformers()
+    hf = transformers()
     width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
     config = hf.T5Config(
         vocab_size=words,
@@ -557,35 +563,29 @@ def t5(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
     return Stream(run, sizes, arguments, None)
 
 
-def gpt2_step(device: torch.device, dtype: torch.dtype, tiny: bool, dropout: float = 0.0) -> Stream:
-    """A whole step of training: forward, loss, backward, clipping and AdamW."""
-    hf = _transformers()
-    width, layers, words = (32, 2, 64) if tiny else (512, 6, 8192)
-    drop = {"resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout}
-    config = hf.GPT2Config(vocab_size=words, n_positions=512, n_embd=width, n_layer=layers, n_head=8, **drop)
-    model = hf.GPT2LMHeadModel(config).train().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+def mixtral(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
+    """A decoder with experts over whole texts: data decides how many tokens each expert gets."""
+    hf = transformers()
+    width, layers, words = (32, 2, 64) if tiny else (512, 4, 8192)
+    config = hf.MixtralConfig(
+        vocab_size=words,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        num_local_experts=8,
+        num_experts_per_tok=2,
+    )
+    model = hf.MixtralForCausalLM(config).to(device, dtype).eval()
 
     def run(tokens: torch.Tensor) -> Tensors:
-        optimizer.zero_grad()
-        loss = model(input_ids=tokens, labels=tokens).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        return (loss.detach(),)
-
-    def sizes(rng: random.Random) -> Sizes:
-        return rng.randint(1, 8), rng.randint(4, 20) if tiny else rng.randint(8, 400)
+        return (model(input_ids=tokens, use_cache=False).logits,)
 
     def arguments(sizes: Sizes) -> Tensors:
         return (torch.randint(0, words, sizes, device=device),)
 
-    return Stream(run, sizes, arguments, None, trains=True)
-
-
-def gpt2_step_dropout(device: torch.device, dtype: torch.dtype, tiny: bool) -> Stream:
-    """The same with dropout, as people train it."""
-    return gpt2_step(device, dtype, tiny, dropout=0.1)
+    return Stream(run, language_sizes(20 if tiny else 512), arguments, None)
 
 
 STREAMS: dict[str, Callable[[torch.device, torch.dtype, bool], Stream]] = {
@@ -601,8 +601,7 @@ WITHOUT_BUCKETS: dict[str, Callable[[torch.device, torch.dtype, bool], Stream]] 
     "graphs": graphs,
     "unet": unet,
     "t5": t5,
-    "gpt2_step": gpt2_step,
-    "gpt2_step_dropout": gpt2_step_dropout,
+    "mixtral": mixtral,
 }
 """Streams for which nobody wrote buckets by hand."""
 
