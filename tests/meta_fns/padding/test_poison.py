@@ -28,7 +28,7 @@ from meta_fns.padding import (
 )
 from meta_fns.padding.padded import Padded, apply
 from symshape.runtime.padding.versions import Versions
-from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case
+from tests.meta_fns.padding.cases import CASES, ELEMENTWISE, Case, attend
 from tests.meta_fns.padding.cases_gradients import GRADIENTS
 from tests.meta_fns.padding.cases_numbers import NUMBERS
 from tests.meta_fns.padding.cases_rearranging import REARRANGING
@@ -354,8 +354,8 @@ MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
     (_fill_that_is_not_so, lambda a: (a + 1).sum(1), (floats(3, 4),)),
     (_last_of_the_capacity, lambda x: x[:, -1] * 1, (floats(3, 4),)),
     (_index_without_a_mask, lambda w, i: w[i] * 1, (floats(5, 3), ints(4, low=-1, high=1))),
-    (_attention_without_a_mask, lambda x: _attend(x), (floats(2, 2, 5, 8, static=(3,)),)),
-    (_attention_to_garbage_values, lambda x: _attend(x), (floats(2, 2, 5, 8, static=(3,)),)),
+    (_attention_without_a_mask, lambda x: attend(x, x * 2), (floats(2, 2, 5, 8, static=(3,)),)),
+    (_attention_to_garbage_values, lambda x: attend(x, x * 2), (floats(2, 2, 5, 8, static=(3,)),)),
     (_cat_with_a_gap, lambda a, b: torch.cat([a, b]), (floats(3), floats(4))),
     (
         _convolution_of_garbage,
@@ -402,11 +402,6 @@ MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (
     (_view_of_the_capacities, lambda x: x.reshape(x.shape[1], x.shape[0]) * 1, (floats(3, 8),)),
     (_division_by_garbage, lambda x, y: x // y, (ints(3, 4, high=50), ints(3, 4, low=1))),
 )
-
-
-def _attend(x: torch.Tensor) -> torch.Tensor:
-    made: torch.Tensor = torch.nn.functional.scaled_dot_product_attention(x, x * 2, x + 1)
-    return made
 
 
 @pytest.mark.parametrize(("patch", "fn", "arguments"), MUTATIONS, ids=lambda x: getattr(x, "__name__", None))
