@@ -54,9 +54,10 @@ class Options:
         duck_shape: input sizes with equal hints share a symbol (PyTorch's habit); off by default.
         max_entries: entries kept by one compiled function; the least recently used leaves first.
         free_traces: traces for one structure of arguments (eight times as many for all) that need not pay.  After
-            that, calls with sizes that no program serves run the function as it is, with one warning, and are traced
-            only as far as that is earned: such traces take at most a tenth of the time of all calls, and only sizes
-            that come often, or now and then to try again.  Sizes that were asked to be constants (``dynamic=False``, a
+            that, calls with sizes that no program serves run the function itself, with one warning.  They are traced
+            once such calls have taken as long as a trace, with these sizes or with any; after each trace that serves
+            no other call, four times as long.  Beyond the first two, each trace also waits until time so far is within
+            the promise with it: at most 1.25 times eager's, and a second.  Sizes that were asked to be constants (``dynamic=False``, a
             description, ``mark_static``) use up none, nor does anything with ``fullgraph=True``.  None: every call that
             no program serves is traced.
         memo_size: exact argument tuples remembered for the quickest look-up.

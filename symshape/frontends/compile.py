@@ -10,12 +10,13 @@ import attrs
 
 from symshape.calls.policies import Dynamic
 from symshape.errors import InputError
-from symshape.frontends.compiled import Compiled, NotServed
+from symshape.frontends.compiled import Compiled
 from symshape.frontends.compiled_module import CompiledModule, can_be_module, module_of
 from symshape.frontends.stats import Stats
 from symshape.frontends.storing import Storing
 from symshape.options import Options, options_of
 from symshape.runtime.cache import Branch
+from symshape.runtime.eager_calls import EagerCall
 from symshape.runtime.known_calls import Found
 from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.runtime.variables import AskAgain
@@ -112,12 +113,12 @@ class Verified(Compiled):
             return super().__call__(*args, **kwargs)
         self._cache.clock += 1
         found = self._find(args, kwargs)
-        if isinstance(found, NotServed):
-            return self._run_itself(found, args, kwargs)
+        if isinstance(found, EagerCall):
+            return self._eager.run(found, self.fn, args, kwargs)
         self._cache.seen(found[0], found[1]).calls += 1
         return self._verifier.call(self._find_entry, args, kwargs)
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | NotServed:
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | EagerCall:
         leaves = self._layout.leaves(args, kwargs)
         key = self._cache.makers[len(leaves)](leaves, kwargs)
         found = self._cache.find_exact(key)
@@ -130,14 +131,14 @@ class Verified(Compiled):
         except AskAgain:
             return self._find(args, kwargs)
         for branch in branches:
-            assert not isinstance(found_slowly, NotServed)
+            assert not isinstance(found_slowly, EagerCall)
             self._cache.remember(branch, leaves, key, found_slowly[0], found_slowly[1])
         return found_slowly
 
     def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         """The entry that serves a call that one serves, its integers, and the call's leaves."""
         found = self._find(args, kwargs)
-        assert not isinstance(found, NotServed)
+        assert not isinstance(found, EagerCall)
         return found
 
     def stats(self) -> Stats:

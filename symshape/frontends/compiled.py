@@ -33,17 +33,17 @@ from symshape.frontends.warming import Warming
 from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.runtime.cache import Branch, EntryCache
+from symshape.runtime.eager_calls import EagerCall, EagerCalls
 from symshape.runtime.entry import Entry
 from symshape.runtime.failing import Failing
 from symshape.runtime.finding import Finder
 from symshape.runtime.known_calls import Found, KnownCalls
 from symshape.runtime.plain_calls import PlainCalls, may_be_plain
+from symshape.runtime.policy.programs import Programs
 from symshape.runtime.presumptions import Presumptions
 from symshape.runtime.rebinding import Rebinding
-from symshape.runtime.refusals import Refusal, Refusals
 from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.trace_budget import TraceBudget, Untraced
 from symshape.runtime.trials import EVERY
 from symshape.runtime.variables import AskAgain, Layout, grow, serve
 from symshape.torch_internals import autograd, dispatch
@@ -51,9 +51,6 @@ from symshape.torch_internals.private import refusal
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing, modes_on_stack
 from symshape.user_code import name_of
-
-NotServed = Refusal | Untraced
-"""Why the function itself runs: it cannot be traced, or that would not pay."""
 
 Capture = Callable[..., Program]
 _NOW_AND_THEN, _TIMED = EVERY - 1, 256
@@ -82,21 +79,22 @@ class Compiled(Reports, Warming):
         fullgraph: bool = False,
     ) -> None:
         self.fn, self._fullgraph = fn, fullgraph
-        self._refusals = Refusals(fn, fullgraph)
-        free = None if fullgraph or dynamic is False else options.free_traces  # else every miss was asked to be traced
-        self._budget = TraceBudget(fn, free, self._hits)
         self._dynamic, self._runner, self._options = dynamic, runner, options
         self._cache = EntryCache(options.max_entries, options.memo_size)
         self._plain = PlainCalls(fn, self._cache, runner == "auto" and not fullgraph and may_be_plain(options))
         self._plain_under_hooks = not fullgraph and options.on_miss == "trace"
         memory, most = options.graph_memory, options.max_cuda_graphs
         self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
+        free = None if fullgraph or dynamic is False else options.free_traces  # else every miss was asked to be traced
+        accounted = runner == "auto" and torch.cuda.is_available()
+        programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
+        self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
         self._known, self._presumptions = KnownCalls(self._cache), Presumptions(self._cache, fullgraph)
         rebinding = Rebinding(self._cache, self._layout, self._entry)
-        self._finder = Finder(self._cache, rebinding, self._budget, self.explain_miss)
+        self._finder = Finder(self._cache, rebinding, self._eager)
         self._lock, self._check = forks.lock(outer=2), check_call
         self._capture: Capture = capture
         self._numbers, self._traces, self._trace_ms, self._look_ups = count(), 0, 0.0, LookUps()
@@ -163,8 +161,8 @@ class Compiled(Reports, Warming):
             return self.fn(*args, **kwargs)
         if self._fullgraph:
             raise error
-        refusal = self._refusals.add(str(error), (), error, 0.0, state=None, sure=True)
-        return self._refusals.run(refusal, self.fn, args, kwargs)
+        refusal = self._eager.refused(str(error), (), error, 0.0, state=None, sure=True)
+        return self._eager.run(refusal, self.fn, args, kwargs)
 
     def _slow_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any], key: Hashable | None
@@ -174,13 +172,13 @@ class Compiled(Reports, Warming):
             return self.fn(*args, **kwargs)
         cache, branches = self._cache, list[Branch]()  # those that remember the call
         try:
-            asks = cache.clock < self._layout.until or key in self._refusals.by_call or key in self._budget.by_call
+            asks = cache.clock < self._layout.until or key in self._eager.by_call
             found = (asks and self._declined(key)) or self._find_slowly(args, kwargs, flat, key, branches)
         except AskAgain:
             cache.clock -= 1  # the same call
             return self(*args, **kwargs)
-        if isinstance(found, NotServed):
-            return self._run_itself(found, args, kwargs)
+        if isinstance(found, EagerCall):
+            return self._eager.run(found, self.fn, args, kwargs)
         entry, values, leaves = found
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         run = self._annotator.run_of(entry) if profiling else entry.run
@@ -192,14 +190,9 @@ class Compiled(Reports, Warming):
                 self._known.expect(key)
             cache.seen(entry, values).calls += 1
 
-    def _declined(self, key: Hashable | None) -> NotServed | None:
-        """Why a call with this key is not traced, if it was asked about before."""
-        return self._layout.resting(self._cache.clock) or self._refusals.of_call(key) or self._budget.of_call(key)
-
-    def _run_itself(self, found: NotServed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if isinstance(found, Untraced):
-            return self._budget.run(found, args, kwargs)
-        return self._refusals.run(found, self.fn, args, kwargs)
+    def _declined(self, key: Hashable | None) -> EagerCall | None:
+        """Return how a call with this key runs eagerly, if it was asked about before."""
+        return self._layout.resting(self._cache.clock) or self._eager.of_call(key)
 
     def _find_slowly(
         self,
@@ -208,25 +201,25 @@ class Compiled(Reports, Warming):
         flat: Sequence[Any],
         key: Hashable | None,
         branches: list[Branch],
-    ) -> Found | NotServed:
+    ) -> Found | EagerCall:
         """The entry for a call, traced if need be, or why it is not (unless ``fullgraph`` was asked for).
 
         The caller remembers it for its key, in the branch that goes to ``branches``, if one does.
         """
-        reading: Reading | Refusal | None = self._known.reading(flat, key)
+        reading: Reading | EagerCall | None = self._known.reading(flat, key)
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
         if new := (reading is None):
             args, kwargs = self._layout.given(args, kwargs, flat)
             reading = self._read(args, kwargs, variables)
-        if isinstance(reading, Refusal):
+        if isinstance(reading, EagerCall):
             return reading
         leaves, structure, values = reading
         asked = self._known.with_answers(structure, leaves) if self._known.questions else structure
-        found: tuple[Branch, Entry] | NotServed | None = self._finder.find(asked, values, key)
+        found: tuple[Branch, Entry] | EagerCall | None = self._finder.find(asked, values, key)
         if found is None and not new:
             args, kwargs = self._layout.given(args, kwargs, flat)
-        found = found or self._miss_or_refusal(structure, values, args, kwargs, variables, key)
-        if isinstance(found, NotServed):
+        found = found or self._miss_or_refusal(structure, asked, values, args, kwargs, variables, key)
+        if isinstance(found, EagerCall):
             return found
         branch, entry = found
         if key is not None:
@@ -236,48 +229,45 @@ class Compiled(Reports, Warming):
         entry.last_used = self._cache.clock
         return entry, values, leaves
 
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Variables) -> Reading | Refusal:
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Variables) -> Reading | EagerCall:
         if self._fullgraph:
             return read(self.fn, args, kwargs, variables)
-        refusal = self._refusals.of_unreadable(args, kwargs)
+        refusal = self._eager.of_unreadable(args, kwargs)
         if refusal is not None:
             return refusal
         start = time.perf_counter()
         try:
             return read(self.fn, args, kwargs, variables)
         except InputError as error:
-            return self._refusals.add_unreadable(args, kwargs, error, time.perf_counter() - start)
+            return self._eager.unreadable(args, kwargs, error, time.perf_counter() - start)
 
     def _miss_or_refusal(
         self,
         structure: Hashable,
+        asked: Hashable,
         values: tuple[int, ...],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         variables: Variables,
         key: Hashable | None,
-    ) -> tuple[Branch, Entry] | Refusal:
+    ) -> tuple[Branch, Entry] | EagerCall:
         """A program for the call, or why there is none; what the trace did is undone, so that the call can run."""
         state: list[State] = []
-        found = self._refusals.of_structure(structure, values)
-        if found is None:
-            start = time.perf_counter()
-            try:
-                traced = self._miss(structure, values, args, kwargs, variables, state.append)
-                self._refusals.forget_calls()
-                return traced
-            except AskAgain:
+        start = time.perf_counter()
+        try:
+            return self._miss(structure, values, args, kwargs, variables, state.append)
+        except AskAgain:
+            raise
+        except BaseException as error:
+            if self._eager.passes(error):
                 raise
-            except BaseException as error:
-                if self._refusals.passes(error):
-                    raise
-                seconds = time.perf_counter() - start
-                new = self._refusals.add(structure, values, error, seconds, state=state[-1] if state else None)
-                found = self._layout.refused(new), False
-                self._cache.history.refused(self._cache.clock, values, new.first_line(), seconds)
-        if key is not None and not self._cache.admits(structure, values):
-            self._refusals.remember(key, *found)
-        return found[0]
+            seconds = time.perf_counter() - start
+            new = self._eager.refused(asked, values, error, seconds, state=state[-1] if state else None)
+        found = self._layout.refused(new)
+        self._cache.history.refused(self._cache.clock, values, found.reason, seconds)
+        if key is not None and not self._cache.admits(asked, values):
+            self._eager.remember(key, found)
+        return found
 
     def _miss(
         self,
@@ -294,7 +284,7 @@ class Compiled(Reports, Warming):
             AskAgain: there are more variables now, or the call is taken apart in another way.
         """
         profilers.refresh()
-        start = self._budget.clock()
+        start = self._eager.clock()
         with self._lock:
             if len(variables.values) != len(self._layout):
                 raise AskAgain
@@ -319,15 +309,14 @@ class Compiled(Reports, Warming):
             self._known.ask(program.questions)
             asked = self._known.with_answers(structure, full.leaves)
             branch, gone = self._cache.publish(asked, entry)
-            seconds, clock = self._budget.clock() - start, self._cache.clock
-            self._budget.traced(asked, values, entry, seconds, clock, len(full.leaves))
+            seconds, clock = self._eager.clock() - start, self._cache.clock
+            self._eager.traced(asked, values, entry, seconds, clock, len(full.leaves))
             self._cache.history.because(miss)
             for each in gone:
                 events.emit(events.Evicted(name_of(self.fn), each.number))
             self._changing.learn(history, program)
             self._traces += 1
             self._trace_ms += program.milliseconds
-            self._graphs.promise.spend(seconds * 1e3)
             self._last_miss = miss or self._last_miss
             if miss is not None and events.anybody():
                 events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
@@ -350,7 +339,7 @@ class Compiled(Reports, Warming):
         """Why the last recompile happened: what kept the nearest entry from serving the call, in one sentence."""
         if self._last_miss is not None:
             return self._last_miss.explain()
-        refused = self._refusals.fallbacks + self._budget.untraced
+        refused = self._eager.fallbacks + self._eager.untraced
         ran = f" ({refused:,} calls ran eagerly: see explain_fallback())" if refused else ""
         return f"There was no recompile: no call has been traced since the first trace{ran}."
 
@@ -359,8 +348,7 @@ class Compiled(Reports, Warming):
         with self._lock:
             self._cache.clear()
             self._graphs.clear()
-            self._refusals.clear()
-            self._budget.clear()
+            self._eager.clear()
             self._plain.clear()
             self._layout.reset()
             self._known.clear()

@@ -17,11 +17,10 @@ from symshape.frontends.stats import Stats
 from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
 from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import EntryCache
+from symshape.runtime.eager_calls import EagerCalls
 from symshape.runtime.entry import Entry
 from symshape.runtime.plain_calls import PlainCalls
-from symshape.runtime.refusals import Refusals
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.trace_budget import TraceBudget
 from symshape.runtime.variables import Layout
 from symshape.user_code import name_of
 
@@ -33,8 +32,7 @@ class Reports:
     _cache: EntryCache
     _graphs: GraphStore
     _layout: Layout
-    _refusals: Refusals
-    _budget: TraceBudget
+    _eager: EagerCalls
     _plain: PlainCalls
     _look_ups: LookUps
     _traces: int
@@ -42,7 +40,7 @@ class Reports:
 
     def stats(self) -> Stats:
         """Counters and times so far."""
-        refusals = self._refusals
+        eager = self._eager
         return Stats(
             calls=self._cache.clock,
             traces=self._traces,
@@ -52,10 +50,10 @@ class Reports:
             entries=len(self.entries),
             cuda_graphs=len(self._graphs),
             dispatch_us=self._look_ups.median(),
-            trace_ms=self._trace_ms + refusals.seconds * 1e3,
-            fallbacks=refusals.fallbacks,
-            refusals=refusals.attempts,
-            untraced=self._budget.untraced,
+            trace_ms=self._trace_ms + eager.seconds * 1e3,
+            fallbacks=eager.fallbacks,
+            refusals=eager.attempts,
+            untraced=eager.untraced,
             plain=self._plain.calls,
             saved_s=self._graphs.promise.saved / 1e3,
             spent_s=self._graphs.promise.spent / 1e3,
@@ -63,7 +61,7 @@ class Reports:
 
     def _hits(self) -> int:
         """Calls that an entry served that was there; less than 0 while calls end that began before a ``reset``."""
-        itself = self._refusals.fallbacks + self._budget.untraced + self._plain.calls
+        itself = self._eager.fallbacks + self._eager.untraced + self._plain.calls
         return self._cache.clock - self._traces - itself
 
     @property
@@ -73,7 +71,7 @@ class Reports:
 
     def explain_fallback(self) -> str:
         """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
-        return self._refusals.explain(self._cache.clock, self._budget.lines())
+        return self._eager.explain(self._cache.clock, self._eager.lines())
 
     def traffic(self, entry: int | None = None) -> Traffic:
         """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
@@ -104,7 +102,7 @@ class Reports:
         it stands in tables.
         """
         found = report(self._cache.entries, self._graphs, peaks)
-        return encodable("\n".join([found, *self._budget.lines(), *self._plain.lines()]))
+        return encodable("\n".join([found, *self._eager.lines(), *self._plain.lines()]))
 
     def metrics(self) -> str:
         r"""Its counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).

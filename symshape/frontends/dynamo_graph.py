@@ -25,8 +25,9 @@ from symshape.frontends.stats import Stats
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program
 from symshape.options import Options
+from symshape.runtime.eager_calls import EagerCalls
 from symshape.runtime.entry import Entry
-from symshape.runtime.refusals import Refusals
+from symshape.runtime.policy.programs import Programs
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner
@@ -125,7 +126,7 @@ class DynamoGraph:
         memory, most = options.graph_memory, options.max_cuda_graphs
         self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
         self._itself = _itself(module, origin.name)
-        self._refusals = Refusals(self._itself, fullgraph, remedy=_REMEDY)
+        self._eager = EagerCalls(self._itself, Programs(self._graphs.promise), fullgraph, remedy=_REMEDY)
         self._refused = refused
         self._take = take or taken_over
         self._demanded = demanded
@@ -181,8 +182,8 @@ class DynamoGraph:
 
     def _as_it_is(self, error: Exception, seconds: float) -> Boxed:
         place = "" if "(at " in str(error) else self.origin.line()
-        refusal = self._refusals.add((), (), error, seconds, state=None, place=place)
-        return lambda args: self._refusals.run(refusal, self._itself, tuple(args), {})
+        refusal = self._eager.refused((), (), error, seconds, state=None, place=place)
+        return lambda args: self._eager.run(refusal, self._itself, tuple(args), {})
 
     def _refused_by_op(self, args: list[Any]) -> Any:
         """A call whose sizes an op of the program refuses: the graph runs as it is, to raise what eager raises."""
@@ -192,8 +193,8 @@ class DynamoGraph:
         broken = next(guard for guard in self._demanded if not guard.holds(known))
         text = broken.text({name: source.text() for name, source in program.sources.items()})
         error, place = ProgramError(f"{text} does not hold"), str(broken.origin)
-        refusal = self._refusals.add(broken, values, error, 0.0, state=None, place=place)
-        return self._refusals.run(refusal, self._itself, tuple(args), {})
+        refusal = self._eager.refused(broken, values, error, 0.0, state=None, place=place)
+        return self._eager.run(refusal, self._itself, tuple(args), {})
 
     def _verified(self, args: list[Any]) -> Any:
         """Like :meth:`_plainly`, but a sample of the calls is held against the graph as it is."""
@@ -269,7 +270,7 @@ class DynamoGraph:
 
     def stats(self) -> Stats:
         """Counters and times so far."""
-        fallbacks = self._refusals.fallbacks
+        fallbacks = self._eager.fallbacks
         return Stats(
             calls=self.calls + self.plain,
             traces=self._traces,
@@ -279,9 +280,9 @@ class DynamoGraph:
             entries=len(self.entries),
             cuda_graphs=len(self._graphs),
             dispatch_us=None,
-            trace_ms=self._trace_ms + self._refusals.seconds * 1e3,
+            trace_ms=self._trace_ms + self._eager.seconds * 1e3,
             fallbacks=fallbacks,
-            refusals=self._refusals.attempts,
+            refusals=self._eager.attempts,
             verified=0 if self._verifier is None else self._verifier.verified,
             plain=self.plain,
             saved_s=self._graphs.promise.saved / 1e3,
@@ -300,7 +301,7 @@ class DynamoGraph:
 
     def explain_fallback(self) -> str:
         """Return which calls ran the graph eagerly, and why."""
-        return self._refusals.explain(self.calls)
+        return self._eager.explain(self.calls)
 
     def explain_plain(self) -> str:
         """Which calls ran the graph as Dynamo made it, and why; empty if none did."""

@@ -13,15 +13,15 @@ from symshape import events
 from symshape.calls.arguments import Call, values_of
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError, MissError, UnsupportedError
-from symshape.frontends.compiled import Compiled, NotServed
+from symshape.frontends.compiled import Compiled
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
 from symshape.graph.program import Program
 from symshape.options import Options
+from symshape.runtime.eager_calls import EagerCall
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.inductor import InductorRunner
 from symshape.runtime.runners.piecewise import padded_parts
-from symshape.runtime.trace_budget import Untraced
 from symshape.runtime.variables import AskAgain
 from symshape.store.certificates import Record
 from symshape.store.entry_stores import NoStore, store_of
@@ -122,8 +122,8 @@ class Storing(Compiled):
                 found = self._find_slowly(args, kwargs, flat, None, [])
             except AskAgain:
                 continue
-            if isinstance(found, NotServed):
-                raise UnsupportedError(found.account.reason if isinstance(found, Untraced) else found.first_line())
+            if isinstance(found, EagerCall):
+                raise UnsupportedError(found.reason)
             return
 
     def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[Record, Certificate]:

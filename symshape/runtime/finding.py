@@ -1,13 +1,17 @@
-"""What serves a call that the memo does not know, and how often one looks where looking is in vain."""
+"""Which program serves a call that the memo does not know, and how often one looks where looking is fruitless."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
+
+import attrs
 
 from symshape.runtime.cache import Branch, EntryCache
+from symshape.runtime.eager_calls import EagerCall, EagerCalls
 from symshape.runtime.entry import Entry
 from symshape.runtime.rebinding import Rebinding
-from symshape.runtime.trace_budget import TraceBudget, Untraced
+
+__all__ = ["Finder"]
 
 
 class Finder:
@@ -16,46 +20,42 @@ class Finder:
     Args:
         cache: the function's entries.
         rebinding: takes entries over to exchanged objects.
-        budget: says which misses are not traced.
-        why: says why the last trace was needed.
+        eager: says which calls run the function itself.
     """
 
-    def __init__(self, cache: EntryCache, rebinding: Rebinding, budget: TraceBudget, why: Callable[[], str]) -> None:
-        self._cache, self._rebinding, self._budget, self._why = cache, rebinding, budget, why
+    def __init__(self, cache: EntryCache, rebinding: Rebinding, eager: EagerCalls) -> None:
+        self._cache, self._rebinding, self._eager = cache, rebinding, eager
 
     def find(
         self, structure: Hashable, values: tuple[int, ...], key: Hashable | None
-    ) -> tuple[Branch, Entry] | Untraced | None:
-        """An entry, or what runs the call as it is; None if it is to be traced, or is refused.
+    ) -> tuple[Branch, Entry] | EagerCall | None:
+        """Return the entry for a call, or how it runs eagerly; None if it is to be traced.
 
         Args:
             structure: of the call.
             values: its integers.
-            key: the exact key of the call, by which it need not come here again while it runs as it is.
+            key: the exact key of the call, by which it need not come here again while it runs eagerly.
         """
-        cache, budget = self._cache, self._budget
-        unseen = budget.resting(structure, values)
+        cache, eager = self._cache, self._eager
+        unseen = eager.resting(structure, values)
         if unseen is None:
-            start = budget.clock()
+            start = eager.clock()
             found = cache.find(structure, values) or self._rebinding.find(structure, values)
-            untraced = None if found else self._not_paying(structure, values)
-            if untraced is None:
+            first = not eager.untraced
+            call = None if found else eager.of_miss(structure, values)
+            if call is None:
                 return found
-            if cache.admits(structure, values):
-                seconds = budget.clock() - start
-                unseen = budget.in_vain(untraced, seconds, cache.clock, cache.last_hit(structure))
-            elif key is not None:
-                budget.remember(key, untraced)
-            if unseen is None:
-                return untraced
+            if first and call.refusal is None:
+                cache.history.note("fallback", cache.clock, values=values, text=call.reason)
+            if not cache.admits(structure, values):
+                if key is not None:
+                    eager.remember(key, call)
+                return call
+            milliseconds, last = (eager.clock() - start) * 1e3, cache.last_hit(structure)
+            if call.refusal or not eager.programs.fruitless(call.account, milliseconds, cache.clock, last):
+                return call
+            unseen = attrs.evolve(call, by_state=True)
         if key is not None:
             cache.forget(key)  # there the state would be compared
-            budget.remember(key, unseen)
+            eager.remember(key, unseen)
         return unseen
-
-    def _not_paying(self, structure: Hashable, values: tuple[int, ...]) -> Untraced | None:
-        """What runs a miss as it is because its trace would not pay."""
-        first, found = not self._budget.untraced, self._budget.declines(structure, values, self._why)
-        if found is not None and first:
-            self._cache.history.note("fallback", self._cache.clock, values=values, text=found.account.reason)
-        return found

@@ -32,8 +32,8 @@ from symshape.errors import InputError, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot
 from symshape.runtime.cache import EntryCache
+from symshape.runtime.eager_calls import EagerCall
 from symshape.runtime.entry import Entry
-from symshape.runtime.refusals import Refusal
 from symshape.tracing.capture import wait_for_traces
 from symshape.tracing.mode import is_tracing
 from symshape.tracing.state.changes import changed_floats, changing_floats
@@ -78,7 +78,7 @@ class Layout:
         self._since = 0
         self._last: dict[str, Any] = {}
         self._rest, self.until = _SHORTEST, 0
-        self._refusal: Refusal | None = None
+        self._refusal: EagerCall | None = None
 
     def __len__(self) -> int:
         return len(self.variables)
@@ -254,7 +254,7 @@ class Layout:
         self._rest = min(2 * self._rest, _LONGEST)
         return self.until
 
-    def refused(self, refusal: Refusal) -> Refusal:
+    def refused(self, refusal: EagerCall) -> EagerCall:
         """A trace was refused, perhaps by ``check``: then this is what runs the next calls.  Answers it."""
         self._refusal = self._refusal or refusal
         return refusal
@@ -264,7 +264,7 @@ class Layout:
         self._rest, self.until, self._refusal = _SHORTEST, 0, None
         self._traces = self._since = 0
 
-    def resting(self, clock: int) -> Refusal | None:
+    def resting(self, clock: int) -> EagerCall | None:
         """What runs the call with this number, unseen, since variables change in a way that none can follow."""
         return self._refusal if clock < self.until else None
 

@@ -10,8 +10,20 @@ import torch
 
 import symshape
 from symshape import FallbackWarning, UnsupportedError, events
-from symshape.runtime import refusals as module
-from symshape.runtime.refusals import FREE, FREE_IN_ALL, SHARE, Refusal, Refusals
+from symshape.runtime import eager_calls as module
+from symshape.runtime.eager_calls import EagerCall, EagerCalls
+from symshape.runtime.policy.ledger import DEARER, EARLY
+from symshape.runtime.policy.programs import HOPED, LOOKS, TRIES, Programs
+from symshape.runtime.policy.promise import Promise
+from symshape.runtime.refusals import Refusal
+
+ATTEMPT = 0.1  # seconds
+_HAS_ROOM = Programs.has_room  # as it is before the tests' own takes its place
+
+
+@pytest.fixture(autouse=True)
+def the_promise_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Programs, "has_room", _HAS_ROOM)
 
 
 @attrs.define(eq=False)
@@ -56,112 +68,120 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def refusals(clock: Clock) -> Refusals:
-    return Refusals(fn, clock=clock)
+def eager(clock: Clock) -> EagerCalls:
+    found = EagerCalls(fn, Programs(Promise(), 16))
+    found.clock = clock
+    return found
 
 
-def refuse(refusals: Refusals, structure: Any = "s", values: tuple[int, ...] = (3,), state: Any = None) -> Refusal:
-    return refusals.add(structure, values, UnsupportedError("no"), 1.0, state=state)
+def refuse(eager: EagerCalls, structure: Any = "s", values: tuple[int, ...] = (3,), state: Any = None) -> EagerCall:
+    return eager.refused(structure, values, UnsupportedError("no"), ATTEMPT, state=state)
 
 
-def serve(refusals: Refusals, refusal: Refusal, clock: Clock, seconds: float) -> None:
-    with pytest.warns(FallbackWarning) if not refusals._warned else pytest.MonkeyPatch.context():  # type: ignore[attr-defined]
-        refusals.run(refusal, lambda: setattr(clock, "now", clock.now + seconds), (), {})
+def serve(eager: EagerCalls, call: EagerCall, clock: Clock, seconds: float) -> None:
+    with pytest.warns(FallbackWarning) if not eager._warned else pytest.MonkeyPatch.context():
+        eager.run(call, lambda: setattr(clock, "now", clock.now + seconds), (), {})
 
 
-def test_the_same_call_stands_and_other_sizes_are_free_a_few_times(refusals: Refusals) -> None:
-    for size in range(FREE):
-        assert refusals.of_structure("s", (size,)) is None
-        refuse(refusals, values=(size,))
-        found = refusals.of_structure("s", (size,))
+def test_the_same_call_stands_and_other_sizes_are_tried_a_few_times(eager: EagerCalls) -> None:
+    for size in range(TRIES):
+        assert eager.of_miss("s", (size,)) is None
+        refuse(eager, values=(size,))
+        found = eager.of_miss("s", (size,))
         assert found is not None
-        assert found[1] is False
-    found = refusals.of_structure("s", (100,))
-    assert found is not None, "no more attempts are free"
-    assert found[1] is True
-    assert refusals.of_structure("another", (100,)) is None
+        assert found.untried is False
+    found = eager.of_miss("s", (100,))
+    assert found is not None, "the next attempt needs credit"
+    assert found.untried is True
+    assert eager.of_miss("another", (100,)) is None
 
 
-def test_later_attempts_are_earned(refusals: Refusals, clock: Clock) -> None:
-    for size in range(FREE):
-        refusal = refuse(refusals, values=(size,))
-    attempts = 0
-    for call in range(4000):
-        serve(refusals, refusal, clock, 0.1)
-        if refusals.of_structure("s", (1000 + call,)) is None:
-            refusal = refuse(refusals, values=(1000 + call,))  # takes a second, says refuse()
-            attempts += 1
-    assert attempts > 5
-    assert attempts <= SHARE * refusals.served + 1
+def test_later_attempts_need_credit(eager: EagerCalls, clock: Clock) -> None:
+    for size in range(TRIES):
+        call = refuse(eager, values=(size,))
+    waited, before, attempts = [], 0.0, 0
+    for number in range(40_000):
+        serve(eager, call, clock, 0.01)
+        if eager.of_miss("s", (1000 + number,)) is None:
+            call = refuse(eager, values=(1000 + number,))
+            waited.append(clock.now - before)
+            before, attempts = clock.now, attempts + 1
+    assert attempts >= 2
+    for place, seconds in enumerate(waited):
+        assert seconds >= EARLY / HOPED * ATTEMPT * DEARER ** (TRIES + place) - 0.02
 
 
-def test_what_is_free_is_bounded_for_all_structures(refusals: Refusals) -> None:
-    for number in range(FREE_IN_ALL):
-        refuse(refusals, structure=number)
-    refuse(refusals, structure="last")
-    assert refusals.of_structure("last", (77,)) is not None
+def test_what_is_tried_is_bounded_for_all_structures(eager: EagerCalls) -> None:
+    tried = 0
+    for number in range(100):
+        if eager.of_miss(number, (1,)) is None:
+            refuse(eager, structure=number, values=(1,))
+            tried += 1
+    assert tried <= 0.9 / ATTEMPT, "the promise has no more room"
+    assert eager.of_miss("last", (77,)) is not None
 
 
-def test_a_changed_state_is_tried_again(refusals: Refusals, clock: Clock) -> None:
+def test_a_changed_state_is_tried_again(eager: EagerCalls, clock: Clock) -> None:
     state = Kept(clock)
-    refuse(refusals, state=state)
-    assert refusals.of_structure("s", (3,)) is not None
+    refuse(eager, state=state)
+    assert eager.of_miss("s", (3,)) is not None
     state.same = False
-    assert refusals.of_structure("s", (3,)) is None
+    assert eager.of_miss("s", (3,)) is None
 
 
-def test_looks_at_the_state_are_earned(refusals: Refusals, clock: Clock) -> None:
+def test_looks_at_the_state_take_a_share_of_the_time(eager: EagerCalls, clock: Clock) -> None:
     state = Kept(clock, seconds=0.5)
-    refusal = refuse(refusals, state=state)
-    refusals.remember("key", refusal, False)
+    call = refuse(eager, state=state)
+    eager.remember("key", call)
     for _ in range(1000):
-        assert refusals.of_call("key") is refusal
-        serve(refusals, refusal, clock, 0.1)
+        assert eager.of_call("key") is call
+        serve(eager, call, clock, 0.1)
     assert state.looks >= 2
-    assert state.looks * state.seconds <= SHARE * refusals.served + state.seconds
+    assert state.looks * state.seconds <= LOOKS * eager.programs.eager / 1e3 + state.seconds
 
 
-def test_calls_are_remembered_by_key_and_forgotten(refusals: Refusals) -> None:
-    refusal = refuse(refusals)
-    refusals.remember("key", refusal, False)
-    assert refusals.of_call("key") is refusal
-    assert refusals.of_call("other") is None
-    refusals.forget_calls()
-    assert refusals.of_call("key") is None
+def test_calls_are_remembered_by_key_and_forgotten(eager: EagerCalls) -> None:
+    call = refuse(eager)
+    eager.remember("key", call)
+    assert eager.of_call("key") is call
+    assert eager.of_call("other") is None
+    eager.forget_calls()
+    assert eager.of_call("key") is None
 
 
-def test_an_untried_call_that_is_remembered_is_tried_once_it_is_earned(refusals: Refusals, clock: Clock) -> None:
-    for size in range(FREE + 1):
-        refusal = refuse(refusals, values=(size,))
-    refusals.remember("untried", refusal, True)
-    refusals.remember("tried", refusal, False)
-    assert refusals.of_call("untried") is refusal
-    serve(refusals, refusal, clock, 1.0 / SHARE + 1)
-    assert refusals.of_call("untried") is None
-    assert refusals.of_call("tried") is refusal
+def test_an_untried_call_that_is_remembered_is_tried_once_it_has_credit(eager: EagerCalls, clock: Clock) -> None:
+    for size in range(TRIES + 1):
+        call = refuse(eager, values=(size,))
+    untried = attrs.evolve(call, about=(100,), untried=True)
+    eager.remember("untried", untried)
+    eager.remember("tried", call)
+    assert eager.of_call("untried") is untried
+    serve(eager, call, clock, EARLY / HOPED * ATTEMPT * DEARER ** (TRIES + 1) + 1)
+    assert eager.of_call("untried") is None
+    assert eager.of_call("tried") is call
 
 
-def test_memory_is_bounded(refusals: Refusals) -> None:
-    for number in range(3 * module._MOST):
-        refusal = refuse(refusals, structure=number)
+def test_memory_is_bounded(eager: EagerCalls) -> None:
+    for number in range(200):
+        call = refuse(eager, structure=number)
     for number in range(3 * module._MOST_CALLS):
-        refusals.remember(number, refusal, False)
+        eager.remember(number, call)
     for number in range(3 * module._MOST_VALUES):
-        refuse(refusals, values=(number,))
-    long = refusals.add("long", (), UnsupportedError("x" * 100_000), 1.0, state=None)
-    assert len(refusals._by_structure) <= module._MOST
-    assert len(refusals.by_call) <= module._MOST_CALLS
-    assert all(len(each.values) <= module._MOST_VALUES for each in refusals._by_structure.values())
-    assert len(long.reason) <= module._LONGEST
+        refuse(eager, values=(number,))
+    long = eager.refused("long", (), UnsupportedError("x" * 100_000), 1.0, state=None)
+    assert len(eager.programs.accounts) <= 65
+    assert len(eager.by_call) <= module._MOST_CALLS
+    assert all(len(each.refusal.values) <= module._MOST_VALUES for each in eager.programs.accounts if each.refusal)
+    assert long.refusal is not None
+    assert len(long.refusal.reason) <= module._LONGEST
 
 
-def test_arguments_that_cannot_be_read_are_known_by_their_looks(refusals: Refusals) -> None:
+def test_arguments_that_cannot_be_read_are_known_by_their_looks(eager: EagerCalls) -> None:
     sparse, dense = torch.eye(2).to_sparse(), torch.eye(2)
-    assert refusals.of_unreadable((sparse,), {}) is None
-    refusal = refusals.add_unreadable((sparse, [1]), {"k": {"a": 1}}, UnsupportedError("sparse"), 1.0)
-    for _ in range(FREE):
-        refusal = refusals.add_unreadable((sparse, [1]), {"k": {"a": 1}}, UnsupportedError("sparse"), 1.0)
-    assert refusals.of_unreadable((sparse, [2]), {"k": {"a": 3}}) is refusal
+    assert eager.of_unreadable((sparse,), {}) is None
+    for _ in range(TRIES + 1):
+        call = eager.unreadable((sparse, [1]), {"k": {"a": 1}}, UnsupportedError("sparse"), 0.1)
+    assert eager.of_unreadable((sparse, [2]), {"k": {"a": 3}}) is call
     for args, kwargs in (
         ((dense, [1]), {"k": {"a": 1}}),
         ((sparse, [1.0]), {"k": {"a": 1}}),
@@ -170,10 +190,10 @@ def test_arguments_that_cannot_be_read_are_known_by_their_looks(refusals: Refusa
         ((sparse, [1]), {"k": {"a": None}}),
         ((sparse, [1, 1]), {"k": {"a": 1}}),
     ):
-        assert refusals.of_unreadable(args, kwargs) is None
+        assert eager.of_unreadable(args, kwargs) is None
 
 
-def test_what_may_be_the_programs_own_error_is_told_only_if_it_is_not(refusals: Refusals) -> None:
+def test_what_may_be_the_programs_own_error_is_told_only_if_it_is_not(eager: EagerCalls) -> None:
     seen: list[events.Event] = []
     unsubscribe = events.subscribe(seen.append)
 
@@ -181,16 +201,16 @@ def test_what_may_be_the_programs_own_error_is_told_only_if_it_is_not(refusals: 
         raise KeyError("own")
 
     try:
-        refusal = refusals.add("s", (), KeyError("own"), 1.0, state=None)
+        call = eager.refused("s", (), KeyError("own"), 1.0, state=None)
         with pytest.raises(KeyError):
-            refusals.run(refusal, fails, (), {})
+            eager.run(call, fails, (), {})
         assert not seen
         with pytest.warns(FallbackWarning, match="KeyError while it was traced: 'own'"):
-            assert refusals.run(refusal, lambda: 3, (), {}) == 3
+            assert eager.run(call, lambda: 3, (), {}) == 3
         assert [type(each) for each in seen] == [events.RanEagerly]
     finally:
         unsubscribe()
-    assert refusals.fallbacks == 2
+    assert eager.fallbacks == 2
 
 
 def test_the_first_line_says_what_the_unknown_numbers_are() -> None:

@@ -12,11 +12,20 @@ import torch
 
 import symshape
 from symshape import FallbackWarning, InputError, Options, UnsupportedError, events
-from symshape.runtime.trace_budget import GROWN, IN_ALL, LOOKS, SHARE, VAIN
+from symshape.runtime.policy.programs import FRUITLESS, GROWN, LOOKS, STRUCTURES, Programs
+from symshape.runtime.policy.promise import GRACE, SHARE
 from symshape.tracing.state.snapshot import State
 
 FREE = 4
-TRACE, CALL = 1.0, 0.1  # seconds
+TRACE, CALL = 0.1, 0.01  # seconds
+
+
+_HAS_ROOM = Programs.has_room  # as it is before the tests' own takes its place
+
+
+@pytest.fixture(autouse=True)
+def the_promise_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Programs, "has_room", _HAS_ROOM)
 
 
 def pinned(x: torch.Tensor) -> torch.Tensor:
@@ -41,14 +50,14 @@ class Clock:
         return self.now
 
 
-def compiled(fn: Callable[..., Any], free: int | None = FREE, **kwargs: Any) -> Any:
+def compiled(fn: Callable[..., Any], free: int | None = FREE, trace: float = TRACE, **kwargs: Any) -> Any:
     """A compiled function whose traces and calls take the same on any machine."""
     found = symshape.compile(fn, options=Options(free_traces=free), **kwargs)
-    clock = found._budget.clock = Clock()
+    clock = found._eager.clock = Clock()
     capture = found._capture
 
     def slow(*args: Any, **others: Any) -> Any:
-        clock.now += TRACE - CALL
+        clock.now += trace - CALL
         return capture(*args, **others)
 
     found._capture = slow
@@ -80,7 +89,7 @@ def test_a_stream_of_sizes_that_are_all_fixed_is_traced_a_few_times(fn: Any) -> 
     assert FREE < stats.traces <= FREE + 2 + 6, "the free ones, those that tell constants apart, and log2(200 / 4)"
     assert stats.untraced == 200 - stats.traces
     assert (stats.calls, stats.hits, stats.fallbacks) == (200, 0, 0)
-    assert f._budget.spent <= SHARE * f._budget.served + TRACE
+    assert f._graphs.promise.spent <= SHARE * f._eager.programs.eager + GRACE + TRACE * 1e3
     traces = stats.traces
     run(f, [2, 3, 4])
     assert f.stats().hits == 3, "known sizes are served by their entries"
@@ -91,7 +100,8 @@ def test_traces_never_take_more_than_their_share() -> None:
     f = compiled(pinned)
     for size in (*range(2, 40), *range(2, 40)) * 4:
         run(f, [size])
-        assert f._budget.spent <= SHARE * (f._budget.served + f.stats().hits * CALL) + 1e-6
+        served = f._eager.programs.eager + f.stats().hits * CALL * 1e3
+        assert f._graphs.promise.spent <= SHARE * served + GRACE
 
 
 def test_sizes_that_come_often_are_traced_after_all() -> None:
@@ -167,7 +177,7 @@ def test_state_that_never_settles_is_hardly_looked_at(monkeypatch: pytest.Monkey
     before, compared = reading.f.stats(), reading.compared
     reading.never_settles(400)
     after = reading.f.stats()
-    looks = 1 + 400 * LOOKS + VAIN * (after.traces - before.traces)
+    looks = 1 + 400 * LOOKS + FRUITLESS * (after.traces - before.traces)
     assert reading.compared - compared <= looks * after.entries
     assert after.untraced - before.untraced >= 380
     assert after.hits == 0
@@ -198,7 +208,7 @@ def test_states_that_come_back_in_between_are_served(monkeypatch: pytest.MonkeyP
     reading.call("a")
     for number in range(40):
         before = reading.f.stats().hits
-        for _ in range(VAIN - 2):
+        for _ in range(FRUITLESS - 2):
             reading.call(f"state {number}")
         for _ in range(3):
             reading.call("a")
@@ -212,7 +222,7 @@ def test_structures_without_end_share_what_is_free() -> None:
     f = compiled(fn)
     for number in range(80):
         run(lambda x, n=number: f(x, "a" * n), [3], lambda x, n=number: fn(x, "a" * n))
-    assert f.stats().traces <= IN_ALL * FREE + 8
+    assert f.stats().traces <= STRUCTURES * FREE + 8
     assert f.stats().untraced > 30
 
 
@@ -222,7 +232,7 @@ def _append(x: torch.Tensor, held: list[torch.Tensor]) -> torch.Tensor:
 
 
 def test_a_list_among_the_arguments_that_grows_is_not_traced_for_ever() -> None:
-    f = compiled(_append, free=16)
+    f = compiled(_append, free=16, trace=2 * CALL)
     held: list[torch.Tensor] = []
     twin: list[torch.Tensor] = []
     for number in range(80):
@@ -238,7 +248,7 @@ def test_lists_of_more_lengths_than_that_are_traced_where_they_come_again() -> N
     def fn(held: list[torch.Tensor]) -> torch.Tensor:
         return torch.stack(held).sum(0)
 
-    f = compiled(fn, free=16)
+    f = compiled(fn, free=16, trace=2 * CALL)
     for most in (*range(2, 3 * GROWN), 3 * GROWN):  # one more each time, those before it in between
         for count in (most, most // 2 + 1):
             held = [torch.ones(3)] * count
@@ -257,7 +267,7 @@ def test_it_warns_once_with_the_line_and_what_to_do(told: list[events.Event]) ->
     for part in (
         "pinned was traced",
         "x.size(0) == ",
-        "test_trace_budget.py",
+        "test_eager_calls.py",
         "hash(x.shape[0])",
         "free_traces",
         "plain number",

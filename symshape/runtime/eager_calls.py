@@ -1,0 +1,381 @@
+"""Calls that run the function itself: they cannot be traced, or their trace is not worth making now.
+
+:class:`symshape.runtime.policy.programs.Programs` decides what is worth a trace.  Here stands why, what is said of it,
+and which calls need not be looked up again meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from symshape import events, forks
+from symshape.errors import (
+    ConstraintViolation,
+    DataDependentError,
+    DimError,
+    FallbackWarning,
+    ProgramError,
+    RunnerError,
+    SymShapeError,
+    UnsupportedError,
+)
+from symshape.graph.program import State
+from symshape.interrupts import interrupt_in
+from symshape.runtime.entry import Entry
+from symshape.runtime.policy.programs import Account, Programs
+from symshape.runtime.refusals import Refusal, fixed_by_both, outline_of, warn_user
+from symshape.user_code import defined_at, name_of, raised_at
+
+__all__ = ["EagerCall", "EagerCalls"]
+
+_MOST_CALLS, _MOST_VALUES = 4096, 64
+_LONGEST = 2000  # characters of a reason
+_REMEDY = (
+    "Said once for each compiled function: explain_fallback() counts the calls, and "
+    "symshape.compile(fn, fullgraph=True) raises instead."
+)
+_HELP = (
+    "Said once for each compiled function. Programs that exist serve their sizes, and sizes that come often are traced "
+    "still.\n  What helps: that line without the size as a plain number or in a branch; dynamic={...} with the "
+    "dimension makes it an error. symshape.Options(free_traces=None) traces every size."
+)
+_ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError, KeyboardInterrupt)
+"""What was asked of us and cannot be had; the user's interrupt."""
+
+
+@attrs.frozen(eq=False)
+class EagerCall:
+    """A call that runs the function itself.
+
+    Attributes:
+        account: of its structure.
+        about: its integers, as the account knows them.
+        refusal: why it cannot be traced; None where a trace is not worth making now.
+        untried: whether no call with these integers was refused.
+        by_state: whether programs would serve it in another state, which may come back.
+    """
+
+    account: Account
+    about: Hashable
+    refusal: Refusal | None = None
+    untried: bool = False
+    by_state: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Return why, in a sentence."""
+        return self.account.reason if self.refusal is None else self.refusal.first_line()
+
+
+class EagerCalls:
+    """The calls of one compiled function that run the function itself.
+
+    Args:
+        fn: the function.
+        programs: decides what is worth a trace.
+        fullgraph: refused calls raise.
+        why: says why the last trace was needed, for where no line of the program fixes a size.
+        remedy: what the warning says at its end: where calls are counted, and how they would raise.
+
+    Attributes:
+        clock: returns seconds.
+        fallbacks: calls that ran eagerly since they cannot be traced.
+        untraced: calls that ran eagerly since their trace was not worth making.
+        attempts: traces that were refused.
+        seconds: what those traces took.
+        by_call: calls that were looked up before, by their keys.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        programs: Programs,
+        fullgraph: bool = False,
+        why: Callable[[], str] = str,
+        remedy: str = _REMEDY,
+    ) -> None:
+        self._fn, self.programs, self._fullgraph = fn, programs, fullgraph
+        self._why, self._remedy = why, remedy
+        self.clock: Callable[[], float] = time.perf_counter
+        self._lock = forks.lock()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything; the next refusal warns again."""
+        self.programs.clear()
+        self.by_call: dict[Hashable, EagerCall] = {}
+        self._unreadable = False
+        self._warned: set[bool] = set()  # for refused calls, for others
+        self.fallbacks = self.untraced = self.attempts = 0
+        self.seconds = 0.0
+
+    # -- whether a call runs eagerly
+    def of_call(self, key: Hashable | None) -> EagerCall | None:
+        """Return how the very call runs that this key tells, if it still runs eagerly (see :meth:`remember`)."""
+        found = self.by_call.get(key)
+        return found if found is not None and self._stands(found) else None
+
+    def of_unreadable(self, args: Any, kwargs: Mapping[str, Any]) -> EagerCall | None:
+        """Return how a call runs whose arguments look as those of one that cannot be read."""
+        return self.of_call(outline_of(args, kwargs)) if self._unreadable else None
+
+    def of_miss(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall | None:
+        """Return how a call runs that no program serves; None if it is to be traced."""
+        with self._lock:
+            account, about = self.programs.account(structure, values)
+            refusal = account.refusal
+            if refusal is not None:
+                call = EagerCall(account, about, refusal, about not in refusal.values)
+                return call if self._stands(call) else None
+            if self.programs.worth(account, about):
+                return None
+            if not account.reason or (self.programs.has_room(account) and account.reason == _WAITS):
+                account.reason, account.place = self._reason(account)
+                if events.anybody():
+                    events.emit(events.TracingPaused(name_of(self._fn), account.reason, account.place))
+            return EagerCall(account, about)
+
+    def resting(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall | None:
+        """Return how a call of this structure runs while the state of programs is not to be compared."""
+        account = self.programs.of(structure)
+        if account is None or account.refusal is not None or not self.programs.rests(account):
+            return None
+        call = EagerCall(account, values, by_state=True)
+        return call if self._stands(call) else None
+
+    def _stands(self, call: EagerCall) -> bool:
+        """Return whether a call that ran eagerly before still does: nothing is new, or a trace is not worth making."""
+        programs, account, refusal = self.programs, call.account, call.refusal
+        if refusal is None:
+            if call.by_state and not programs.rests(account):
+                return False
+            if worth := programs.worth(account, call.about):
+                account.next_look = 0.0
+            return not worth
+        if self._fullgraph:
+            return not call.untried and refusal.state is not None and refusal.state.unchanged()
+        if not programs.worth(account, call.about):
+            return True
+        if call.untried:
+            return False
+        if refusal.state is None or programs.rests(account):
+            return True
+        start = self.clock()
+        unchanged = refusal.state.unchanged()
+        programs.compared(account, (self.clock() - start) * 1e3)
+        if not unchanged:  # what was refused before says nothing about now
+            refusal.values.clear()
+            self.forget_calls()
+        return unchanged
+
+    def remember(self, key: Hashable, call: EagerCall) -> None:
+        """Let :meth:`of_call` find a call by its key."""
+        with self._lock:
+            if len(self.by_call) >= _MOST_CALLS:
+                self.by_call = {}
+            self.by_call[key] = call
+
+    def forget_calls(self) -> None:
+        """Have calls looked up anew: a program was traced, which may serve them, or the state has changed."""
+        self.by_call = {}
+
+    # -- traces
+    def passes(self, error: BaseException) -> bool:
+        """Return whether a trace's error is raised: for others the function runs, with its own error if it has one.
+
+        What a signal's handler raised passes: it interrupts the call, and says nothing of the program.
+        A program that refuses these sizes (``ProgramError``) refuses them as it runs, after what it did until then.
+        """
+        if isinstance(error, _ALWAYS_RAISED) or interrupt_in(error) is not None:
+            return True
+        return self._fullgraph and isinstance(error, SymShapeError) and not isinstance(error, ProgramError)
+
+    def traced(
+        self, structure: Hashable, values: tuple[int, ...], entry: Entry, seconds: float, call: int = 0, leaves: int = 0
+    ) -> None:
+        """Record a trace: its program, how long it took, the number of its call and how many leaves that has."""
+        last = weakref.ref(entry)
+        with self._lock:
+            self.forget_calls()
+            account, about = self.programs.account(structure, values)
+            slots = zip(entry.program.slots, values, strict=False)
+            constants = tuple([(at, value) for at, (slot, value) in enumerate(slots) if not slot.term.symbols])
+            account.programs = (*account.programs[-1:], last)
+            self.programs.traced(
+                *(account, about, seconds * 1e3),
+                constants=constants,
+                served_again=lambda: _served_again(last()),
+                call=call,
+                leaves=leaves,
+            )
+
+    def refused(
+        self,
+        structure: Hashable,
+        values: tuple[int, ...],
+        error: BaseException,
+        seconds: float,
+        *,
+        state: State | None,
+        sure: bool | None = None,
+        place: str | None = None,
+    ) -> EagerCall:
+        """Record that a trace, which took so long, was refused with this error.
+
+        Args:
+            structure: of the call.
+            values: its integers.
+            error: what was raised.
+            seconds: what the attempt took.
+            state: what the trace had read.
+            sure: whether this says that the program cannot be traced; None: if the error is of such a class.
+            place: the user's line; empty where the error says it, None where its traceback does.
+        """
+        sure = isinstance(error, (UnsupportedError, DataDependentError)) if sure is None else sure
+        said = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        reason = said if sure else f"{type(error).__name__} while it was traced: {said}"
+        if place is None:
+            place = raised_at(error, default="") or defined_at(self._fn)
+        with self._lock:
+            account, about = self.programs.account(structure, values)
+            refusal = account.refusal or Refusal(reason, place, sure)
+            refusal.reason, refusal.place, refusal.sure, refusal.state = reason[:_LONGEST], place, sure, state
+            refusal.own = str(error) if isinstance(error, ProgramError) else ""
+            if len(refusal.values) >= _MOST_VALUES:
+                refusal.values.clear()
+            refusal.values[about] = None
+            refusal.attempts += 1
+            account.refusal = refusal
+            self.attempts += 1
+            self.seconds += seconds
+            self.programs.refused(account, about, seconds * 1e3)
+            return EagerCall(account, about, refusal)
+
+    def unreadable(self, args: Any, kwargs: Mapping[str, Any], error: BaseException, seconds: float) -> EagerCall:
+        """Record that the arguments of a call cannot be read.
+
+        What they look like is less than what they are, so calls that look alike count as untried.
+        """
+        outline = outline_of(args, kwargs)
+        call = attrs.evolve(self.refused(outline, (), error, seconds, state=None, sure=True), untried=True)
+        self._unreadable = True
+        self.remember(outline, call)
+        return call
+
+    # -- the call itself
+    def run(self, call: EagerCall, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the function itself, once, with the call's own arguments; warn and tell why.
+
+        An error that may be the program's own is told only if the program runs without it.
+
+        Raises:
+            UnsupportedError: the function runs without the error, and ``fullgraph`` was asked for.
+            ProgramError: it refuses the sizes, as the trace said, and ``fullgraph`` was asked for.
+        """
+        refusal = call.refusal
+        if refusal is None or refusal.sure:
+            self._tell(call)
+        if refusal is None:
+            self.untraced += 1
+            call.account.calls += 1
+        else:
+            self.fallbacks += 1
+            refusal.calls += 1
+        start = self.clock()
+        try:
+            result = fn(*args, **kwargs)
+        except Exception as error:
+            if self._fullgraph and refusal is not None and refusal.own:
+                raise ProgramError(refusal.own) from error
+            raise
+        finally:
+            with self._lock:
+                self.programs.ran(call.account, call.about, (self.clock() - start) * 1e3)
+        if refusal is None:
+            return result
+        if self._fullgraph:
+            raise UnsupportedError(f"{name_of(self._fn)} cannot be traced, though it runs as it is: {refusal.text()}")
+        if not refusal.sure:
+            self._tell(call)
+        return result
+
+    def _tell(self, call: EagerCall) -> None:
+        """Emit an event for each call, and a warning for the first one that is refused or does not pay."""
+        refusal, account, name = call.refusal, call.account, name_of(self._fn)
+        refused = refusal is not None
+        if events.anybody():
+            reason, place = (refusal.reason, refusal.place) if refusal is not None else (account.reason, account.place)
+            events.emit(events.RanEagerly(name, reason, place))
+        if refused in self._warned or account.reason == _WAITS:
+            return
+        warn_user(
+            f"{name} cannot be traced and runs as it is (eager) for calls like this one: {refusal.text()}\n"
+            f"  {self._remedy}"
+            if refusal is not None
+            else f"{account.reason}\n  {_HELP}",
+            FallbackWarning,
+        )
+        self._warned.add(refused)  # not before: where warnings are errors, each of these calls is one
+
+    # -- in words
+    def _reason(self, account: Account) -> tuple[str, str]:
+        """Return why calls of an account are not traced, in sentences, and the user's line that this comes from."""
+        name, here = name_of(self._fn), defined_at(self._fn)
+        if account.free > 0 or not self.programs.has_room(account):
+            return _WAITS, here
+        if self.programs.shares(account):
+            start = (
+                f"{name} was traced {self.programs.traces} times, mostly for arguments that nest in a new way (a list "
+                f"that grows, other keys), which served little more than one call each: calls with arguments that nest "
+                f"in a new way run {name} as it is (eager) from now on"
+            )
+            return f"{start}. {self._why()}", here
+        start = (
+            f"{name} was traced {account.traces} times for arguments like these, each time for little more than the "
+            f"sizes of one call: calls with new sizes run {name} as it is (eager) from now on"
+        )
+        entries = [entry for each in account.programs if (entry := each()) is not None]
+        found = fixed_by_both(*entries) if len(entries) == 2 else None
+        if found is None:
+            return f"{start}. {self._why()}", here
+        texts, origin = found
+        return f"{start}. The program needs {texts[0]}, then {texts[1]}: {origin}", origin
+
+    def lines(self) -> list[str]:
+        """Return, for each structure whose calls are not traced though they could be, their number and why."""
+        told = [each for each in self.programs.accounts if each.calls]
+        return [f"{each.calls:,} not traced since that would not pay: {each.reason}" for each in told]
+
+    def explain(self, calls: int, others: Sequence[str] = ()) -> str:
+        """Return which calls ran eagerly, of so many: for each reason its line, its calls and its attempts.
+
+        ``others`` are the lines of what ran eagerly for another reason.
+        """
+        name = name_of(self._fn)
+        told: dict[str, tuple[int, int]] = {}
+        for each in [found for account in self.programs.accounts if (found := account.refusal) is not None]:
+            before = told.get(each.first_line(), (0, 0))
+            told[each.first_line()] = before[0] + each.calls, before[1] + each.attempts
+        if not self.fallbacks:
+            return "\n".join(others) or f"Every call of {name} was traced: none fell back."
+        lines = [*others, f"{name} ran as it is (eager) in {_times(self.fallbacks, 'call')} of {calls:,}:"]
+        for text, (number, attempts) in sorted(told.items(), key=lambda item: -item[1][0]):
+            lines.append(f"  {_times(number, 'call')}, tried {_times(attempts, 'time')}: {text}")
+        return "\n".join(lines)
+
+
+_WAITS = "the next trace waits until calls have taken long enough for what it costs"
+
+
+def _served_again(entry: Entry | None) -> bool:
+    """Return whether an entry served more than the call that it was traced for."""
+    return entry is not None and sum(seen.calls for seen in list(entry.seen.values())) > 1
+
+
+def _times(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,280 @@
+"""The programs of one compiled function as offers: whether a trace is worth making now.
+
+The first traces are made whatever they take: nothing is known before.  Each later one has to find room in the promise.
+A few traces of each structure of arguments need no more than that.  From then on, calls that run eagerly credit two
+nested offers: a program for their own integers, and one for whatever integers come.  A trace is bought when either has
+its price.  A trace that served no other call, or that was refused, makes the wide offer dearer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import attrs
+
+from symshape.runtime.policy.ledger import DEARER, EARLY, Offer
+from symshape.runtime.policy.promise import SHARE, Promise
+
+__all__ = ["FRUITLESS", "GROWN", "LOOKS", "Account", "Programs"]
+
+FIRST = 2
+"""Traces of a function that are made whatever they take: for the first sizes, and for sizes that vary."""
+TRIES = 3
+"""Refused traces of one structure after which the next one needs credit."""
+STRUCTURES = 8
+"""Structures for which a function may use up the traces that need no credit."""
+HOPED = 0.5
+"""Part of an eager call's time that a program is taken to save, until one is there."""
+GROWN = 10
+"""Traces in a row, each for a call of more leaves and none serving another call, after which the next needs credit."""
+LOOKS = 0.05
+"""Part of the time of eager calls that comparing the state of programs may take, once that was fruitless often."""
+FRUITLESS = 4
+"""Fruitless comparisons of the state in a row, after which calls run eagerly without one."""
+_MOST_STRUCTURES, _MOST_SIZES = 64, 4096
+
+
+def _never() -> bool:
+    return False
+
+
+@attrs.define(eq=False)
+class Account:
+    """The traces of calls of one structure, and its calls that ran eagerly.
+
+    Attributes:
+        free: traces that are left and need no credit.
+        wide: the offer of a program for whatever integers come.
+        sizes: the offers of programs for certain integers.
+        cost: ms of the last trace.
+        traces: traces so far.
+        refused: refused traces so far.
+        calls: calls that ran eagerly since their trace was not worth making.
+        asked: whether the user asked for traces: integers are constants whose value changes.
+        served_again: returns whether the last program served other calls than the one that it was traced for.
+        fruitless: times in a row that the state of programs was compared and was another.
+        looked: number of the call for which the state was compared last.
+        next_look: ms of ``Programs.eager`` before which the state is not compared again.
+        refusal: why the last trace was refused; None where none was.
+        programs: references to the last two programs.
+        reason: why calls are not traced; empty while they are.
+        place: the user's line that this comes from.
+    """
+
+    free: int = 0
+    wide: Offer = attrs.field(factory=lambda: Offer("any sizes", 0.0))
+    sizes: OrderedDict[Hashable, Offer] = attrs.field(factory=OrderedDict)
+    cost: float = 0.0
+    traces: int = 0
+    refused: int = 0
+    calls: int = 0
+    asked: bool = False
+    served_again: Callable[[], bool] = _never
+    fruitless: int = 0
+    looked: int = 0
+    next_look: float = 0.0
+    refusal: Any = None
+    programs: tuple[Any, ...] = ()
+    reason: str = ""
+    place: str = ""
+    _told_apart: set[Hashable] = attrs.field(factory=set)
+    _constants: dict[int, int] = attrs.field(factory=dict)
+
+    def tells_apart(self, constants: tuple[tuple[int, int], ...]) -> bool:
+        """Return whether a trace has integers for constants, each with its place, that no trace had before."""
+        self.asked |= any(self._constants.setdefault(place, value) != value for place, value in constants)
+        if constants in self._told_apart or len(self._told_apart) >= _MOST_SIZES:
+            return False
+        self._told_apart.add(constants)
+        return True
+
+    def credit(self, about: Hashable, gain: float) -> None:
+        """Record ms that a program would have saved in a call."""
+        self.wide.add(gain, 0)
+        found = self.sizes.get(about)
+        if found is None:
+            found = self.sizes[about] = Offer("these sizes", 0.0)
+            if len(self.sizes) > _MOST_SIZES:
+                self.sizes.popitem(last=False)
+        found.add(gain, 0)
+
+    def has_credit(self, about: Hashable) -> bool:
+        """Return whether an offer for a call with these integers has its price."""
+        if self.wide.failures and self.served_again():
+            self.wide.failures = 0
+        own = self.sizes.get(about)
+        return any(
+            each.credit >= EARLY * self.cost * DEARER**each.failures
+            for each in (self.wide, *(() if own is None else (own,)))
+        )
+
+    def spent(self, about: Hashable, milliseconds: float) -> None:
+        """Record a trace that was paid for: credit starts anew, and it takes more to pay for the next one."""
+        self.cost = milliseconds
+        for each in (self.wide, self.sizes.get(about)):
+            if each is not None:
+                each.credit, each.failures = 0.0, each.failures + 1
+
+
+class Programs:
+    """The accounts of one compiled function's traces.  Units: ms.
+
+    Args:
+        promise: the totals of the compiled function.
+        free: traces of one structure that need no credit; None where every miss is traced.
+        hits: returns how many calls were served by programs that were there, the one at hand among them.
+        accounted: whether what runs programs keeps its own account of these calls.
+
+    Attributes:
+        eager: ms of the calls that ran eagerly.
+        calls: their number.
+    """
+
+    def __init__(
+        self, promise: Promise, free: int | None = None, hits: Callable[[], int] = int, *, accounted: bool = True
+    ) -> None:
+        self.promise, self._free, self._hits, self._accounted = promise, free, hits, accounted
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all calls and traces."""
+        self._accounts: OrderedDict[Hashable, Account] = OrderedDict()
+        self._others = Account()
+        self._left = STRUCTURES * (self._free or 0)  # traces of all structures that need no credit
+        self.eager, self.calls, self.traces = 0.0, 0, 0
+        self._grown = self._leaves = self._served = 0
+
+    @property
+    def accounts(self) -> list[Account]:
+        """Return the accounts of structures, and last the one that all other structures share."""
+        return [*self._accounts.values(), self._others]
+
+    @property
+    def room(self) -> float:
+        """Return the ms that traces may take now within the promise."""
+        if self._accounted or not self.calls:
+            return self.promise.room
+        return self.promise.room + SHARE * self.eager / self.calls * max(0, self._hits())
+
+    def shares(self, account: Account) -> bool:
+        """Return whether an account is the one that structures without their own share."""
+        return account is self._others
+
+    def account(self, structure: Hashable, values: Hashable) -> tuple[Account, Hashable]:
+        """Return the account for calls of a structure, and by what their integers are known there."""
+        found = self._accounts.get(structure)
+        if found is None:
+            if self._free is not None and (self._left <= 0 or self._grows()):
+                return self._others, (structure, values)
+            found = self._accounts[structure] = Account(self._free or 0)
+            if len(self._accounts) > _MOST_STRUCTURES:
+                self._accounts.popitem(last=False)
+        self._accounts.move_to_end(structure)
+        return found, values
+
+    def of(self, structure: Hashable) -> Account | None:
+        """Return the account that a structure has of its own."""
+        return self._accounts.get(structure)
+
+    def _grows(self) -> bool:
+        """Return whether calls of more and more leaves were traced in a row, none of which served another call."""
+        return self._grown >= GROWN and self._hits() - 1 == self._served
+
+    # -- decisions
+    def worth(self, account: Account, about: Hashable) -> bool:
+        """Return whether a trace for a call with these integers is worth making now."""
+        if not account.refused:
+            if self._free is None or self.traces < FIRST:
+                return True
+            return self.has_room(account) and (account.free > 0 or account.has_credit(about))
+        free = account.refused < TRIES and (self._free is None or account.free > 0)
+        return (self._free is None or self.has_room(account)) and (free or account.has_credit(about))
+
+    def has_room(self, account: Account) -> bool:
+        """Return whether the promise has room for another trace like the last one."""
+        return account.asked or (account.cost or self._others.cost) <= self.room
+
+    def rests(self, account: Account) -> bool:
+        """Return whether the state of programs is not to be compared yet for calls of this structure."""
+        return self.eager < account.next_look
+
+    # -- records
+    def ran(self, account: Account, about: Hashable, milliseconds: float) -> None:
+        """Record a call that ran eagerly."""
+        self.calls += 1
+        self.eager += milliseconds
+        self.promise.call(milliseconds, milliseconds)
+        account.credit(about, HOPED * milliseconds)
+
+    def traced(
+        self,
+        account: Account,
+        about: Hashable,
+        milliseconds: float,
+        *,
+        constants: tuple[tuple[int, int], ...] = (),
+        served_again: Callable[[], bool] = _never,
+        call: int = 0,
+        leaves: int = 0,
+    ) -> None:
+        """Record a trace.
+
+        Args:
+            account: of the call's structure.
+            about: the call's integers.
+            milliseconds: what the trace took.
+            constants: the integers that are constants of the program, each with its place.
+            served_again: returns whether its program has served other calls.
+            call: number of the call.
+            leaves: how many leaves the call has.
+        """
+        self.promise.spend(milliseconds)
+        if self._free is None:
+            return
+        new = account.tells_apart(constants)
+        if account.free > 0 and not account.refused:
+            account.free -= not new
+            self._left -= not new or not account.traces
+            account.cost = milliseconds
+            account.sizes.pop(about, None)
+        else:
+            account.spent(about, milliseconds)
+        self._others.cost = milliseconds
+        account.served_again, account.traces, self.traces = served_again, account.traces + 1, self.traces + 1
+        account.next_look, account.looked = 0.0, max(account.looked, call)
+        served = self._hits() - 1  # the call that is asked about is none
+        self._grown = self._grown + 1 if leaves > self._leaves and served == self._served else 0
+        self._leaves, self._served = leaves, served
+
+    def refused(self, account: Account, about: Hashable, milliseconds: float) -> None:
+        """Record a trace that was refused."""
+        self.promise.spend(milliseconds)
+        account.refused += 1
+        self.traces += 1
+        self._left -= 1
+        account.spent(about, milliseconds)
+        self._others.cost = milliseconds
+
+    def compared(self, account: Account, milliseconds: float) -> None:
+        """Record what comparing the state took: the next comparison waits until eager calls have taken long enough."""
+        account.next_look = self.eager + milliseconds / LOOKS
+
+    def fruitless(self, account: Account, milliseconds: float, call: int, last_hit: int) -> bool:
+        """Record that no program's state was the present one; return whether calls now run without comparing it.
+
+        Args:
+            account: of the structure.
+            milliseconds: what comparing took.
+            call: number of the call.
+            last_hit: number of the last call of the structure that a program served.
+        """
+        if account is self._others:
+            return False
+        account.fruitless = 1 if last_hit > account.looked else account.fruitless + 1
+        account.looked = call
+        if account.fruitless < FRUITLESS:
+            return False
+        self.compared(account, milliseconds)
+        return True
