@@ -57,9 +57,10 @@ class Options:
             that, calls with sizes that no program serves run the function itself, with one warning.  They are traced
             once such calls have taken as long as a trace, with these sizes or with any; after each trace that serves
             no other call, four times as long.  Beyond the first two, each trace also waits until time so far is within
-            the promise with it: at most 1.25 times eager's, and a second.  Sizes that were asked to be constants (``dynamic=False``, a
-            description, ``mark_static``) use up none, nor does anything with ``fullgraph=True``.  None: every call that
-            no program serves is traced.
+            the promise with it: at most 1.25 times eager's, and a second.  On a CUDA device the first call runs
+            eagerly, and a call in which a size that changes is 0 or 1 waits for such calls to pay for a trace.  Sizes
+            that were asked to be constants (``dynamic=False``, a description, ``mark_static``) use up none, nor does
+            anything with ``fullgraph=True``.  None: every call that no program serves is traced.
         memo_size: exact argument tuples remembered for the quickest look-up.
         max_cuda_graphs: CUDA graphs and padded buckets kept by one compiled function, of all its programs together; as
             many again for each further piece of a program that runs in pieces.

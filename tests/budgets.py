@@ -1,4 +1,4 @@
-"""How large files, functions and classes are, read from their source alone."""
+"""How large files and classes are, read from their source alone."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-FILE, FUNCTION, METHODS = 400, 50, 15
-"""Lines of a file, lines of a function without its docstring, public methods of a class."""
+FILE, METHODS = 900, 15
+"""Lines of a file, public methods of a class."""
 
 
 def over_budget(name: str, path: Path) -> Iterator[tuple[str, int]]:
@@ -22,10 +22,7 @@ def over_budget(name: str, path: Path) -> Iterator[tuple[str, int]]:
 def _of(name: str, tree: ast.AST) -> Iterator[tuple[str, int]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            inner = f"{name}.{node.name}"
-            if (lines := _length(node)) > FUNCTION:
-                yield inner, lines
-            yield from _of(inner, node)
+            yield from _of(f"{name}.{node.name}", node)
         elif isinstance(node, ast.ClassDef):
             inner = f"{name}.{node.name}"
             if (public := len(_public(node))) > METHODS:
@@ -33,17 +30,6 @@ def _of(name: str, tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield from _of(inner, node)
         else:
             yield from _of(name, node)
-
-
-def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from the first to the last of a function, its docstring left out."""
-    assert node.end_lineno is not None
-    lines = node.end_lineno - node.lineno + 1
-    if ast.get_docstring(node, clean=False) is not None:
-        first = node.body[0]
-        assert first.end_lineno is not None
-        lines -= first.end_lineno - first.lineno + 1
-    return lines
 
 
 def _public(node: ast.ClassDef) -> set[str]:

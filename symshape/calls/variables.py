@@ -146,6 +146,18 @@ class Gradient:
             owner.grad = None if value is NOTHING else value
 
 
+class GradientsRead(BaseException):
+    """The traced program reads gradients of earlier calls: a program for later calls is given them.
+
+    Attributes:
+        variables: the gradients.
+    """
+
+    def __init__(self, variables: Sequence[Gradient]) -> None:
+        super().__init__(variables)
+        self.variables = list(variables)
+
+
 @attrs.define(eq=False)
 class Number:
     """A place whose float (or tuple of floats) changes from call to call, such as an optimiser's rate.

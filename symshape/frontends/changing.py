@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,11 +10,12 @@ import torch
 from guards.sets.sources import IntArg, Size, Source, StorageOffset
 from symshape.calls.arguments import CONTIGUOUS, Call, LeafKey, TensorKey, sources_of
 from symshape.calls.policies import Dynamic, changing_with_records, policies
+from symshape.calls.variables import Gradient
 from symshape.dims import Dim, Policy
 from symshape.graph.program import Program
 from symshape.runtime.variables import AskAgain, paths_of_variables
 
-__all__ = ["Changing", "History"]
+__all__ = ["Changing", "History", "changed_sizes", "on_device"]
 
 History = Mapping[Source, Any]
 """By source, the one value that it has had; ``_CHANGED`` for more than one."""
@@ -55,11 +56,16 @@ class Changing:
                 wanted.setdefault(each, Policy.AUTO)
         return wanted, history
 
-    def learn(self, history: History, program: Program) -> None:
-        """Keep what is known after a trace that succeeded."""
+    def learn(self, history: History, program: Program | None = None) -> None:
+        """Keep what is known after a trace that succeeded; without a program, after a call that ran eagerly."""
         self._history = history
-        lifted = program.lifted_tensors
+        lifted = program.lifted_tensors if program is not None else ()
         self._parameters.update(each.shape for each in lifted if isinstance(each, torch.nn.Parameter))
+
+    def stay(self, gradients: Iterable[Gradient]) -> None:
+        """Expect places with the shapes of these gradients to keep their sizes."""
+        owners = (each.owner() for each in gradients)
+        self._parameters.update(owner.shape for owner in owners if owner is not None)
 
     def clear(self) -> None:
         """Forget what is known."""
@@ -82,6 +88,20 @@ class Changing:
                 wanted[source] = Policy.AUTO
         wanted.update(policies(self._fn, call, None, Policy.STATIC))
         return wanted, history
+
+
+def changed_sizes(call: Call, history: History) -> tuple[int, ...]:
+    """Return the places, among the integers of a call, of sizes and integer arguments that have changed."""
+    return tuple(
+        place
+        for place, source in enumerate(sources_of(call))
+        if isinstance(source, (Size, IntArg)) and history.get(source) is _CHANGED
+    )
+
+
+def on_device(call: Call) -> bool:
+    """Return whether a tensor of a call is on a CUDA device."""
+    return any(type(key) is TensorKey and key.device.type == "cuda" for key in call.keys)
 
 
 def _with_shapes(call: Call, shapes: set[torch.Size]) -> set[str]:

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 
 from symshape import events, forks
-from symshape.calls.arguments import NO_VARIABLES, Variables, take_apart
+from symshape.calls.arguments import NO_VARIABLES, Call, Variables, take_apart
 from symshape.calls.call_key import Reading, read
 from symshape.calls.floats import with_leaves
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
 from symshape.calls.record_kinds import ReadOtherwise
-from symshape.calls.variables import writing
+from symshape.calls.variables import GradientsRead, writing
 from symshape.cost.units import amount
 from symshape.errors import InputError, UnsupportedError
 from symshape.frontends import profilers
-from symshape.frontends.changing import Changing
+from symshape.frontends.changing import Changing, History, changed_sizes, on_device
 from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.look_ups import LookUps
@@ -45,7 +45,7 @@ from symshape.runtime.rebinding import Rebinding
 from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trials import EVERY
-from symshape.runtime.variables import AskAgain, Layout, grow, serve
+from symshape.runtime.variables import AskAgain, Layout, expect, grow, serve
 from symshape.torch_internals import autograd, dispatch
 from symshape.torch_internals.private import refusal
 from symshape.tracing.capture import capture
@@ -89,6 +89,7 @@ class Compiled(Reports, Warming):
         accounted = runner == "auto" and torch.cuda.is_available()
         programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
         self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
+        self._waits = self._may_wait = runner == "auto" and dynamic is None and not fullgraph
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
@@ -277,8 +278,8 @@ class Compiled(Reports, Warming):
         kwargs: dict[str, Any],
         variables: Variables,
         given_up: Callable[[State], object] | None = None,
-    ) -> tuple[Branch, Entry]:
-        """Traces a program for the call.  Nothing changes if that fails.
+    ) -> tuple[Branch, Entry] | EagerCall:
+        """Trace a program for the call, or return how it runs eagerly.  Nothing changes if that fails.
 
         Raises:
             AskAgain: there are more variables now, or the call is taken apart in another way.
@@ -294,13 +295,21 @@ class Compiled(Reports, Warming):
                 return found
             self._check(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
+            call = self._eager_first(structure, values, full, history) if on_device(full) else None
+            if call is not None:
+                return call
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._known.questions)
             with self._layout.traced(full, self._cache), self._presumptions.around():
                 known = self._layout.variables
+                more = {"asks": True} if self._capture is capture else {}
                 try:
-                    program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known)
+                    program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known, **more)
                 except ReadOtherwise as error:
                     raise AskAgain from error
+                except GradientsRead as found:
+                    self._changing.stay(found.variables)
+                    expect(found.variables, self._layout, self._cache)
+                    raise AskAgain from found
             recorded(program)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
@@ -323,6 +332,18 @@ class Compiled(Reports, Warming):
             if grown is not None:
                 raise AskAgain
             return branch, entry
+
+    def _eager_first(
+        self, structure: Hashable, values: tuple[int, ...], full: Call, history: History
+    ) -> EagerCall | None:
+        """Return how a call on a device runs before its trace: the very first one, and those of special sizes."""
+        asked = self._known.with_answers(structure, full.leaves)
+        if self._waits:
+            self._waits = False
+            self._changing.learn(history)
+            return self._eager.first(asked, values)
+        self._eager.changes(asked, changed_sizes(full, history))
+        return self._eager.of_miss(asked, values)
 
     def _entry(self, program: Program) -> Entry:
         number = next(self._numbers)
@@ -354,6 +375,7 @@ class Compiled(Reports, Warming):
             self._known.clear()
             self._presumptions.clear()
             self._changing.clear()
+            self._waits = self._may_wait
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._look_ups.clear()
 

@@ -58,6 +58,7 @@ class EagerCall:
         refusal: why it cannot be traced; None where a trace is not worth making now.
         untried: whether no call with these integers was refused.
         by_state: whether programs would serve it in another state, which may come back.
+        why: why, where that is not so for all calls of the account.
     """
 
     account: Account
@@ -65,11 +66,12 @@ class EagerCall:
     refusal: Refusal | None = None
     untried: bool = False
     by_state: bool = False
+    why: str = ""
 
     @property
     def reason(self) -> str:
         """Return why, in a sentence."""
-        return self.account.reason if self.refusal is None else self.refusal.first_line()
+        return self.why or self.account.reason if self.refusal is None else self.refusal.first_line()
 
 
 class EagerCalls:
@@ -109,6 +111,7 @@ class EagerCalls:
         """Forget everything; the next refusal warns again."""
         self.programs.clear()
         self.by_call: dict[Hashable, EagerCall] = {}
+        self._changing: dict[Hashable, tuple[int, ...]] = {}
         self._unreadable = False
         self._warned: set[bool] = set()  # for refused calls, for others
         self.fallbacks = self.untraced = self.attempts = 0
@@ -124,10 +127,25 @@ class EagerCalls:
         """Return how a call runs whose arguments look as those of one that cannot be read."""
         return self.of_call(outline_of(args, kwargs)) if self._unreadable else None
 
+    def changes(self, structure: Hashable, places: tuple[int, ...]) -> None:
+        """Keep which integers of calls of a structure change from call to call."""
+        if len(self._changing) >= _MOST_CALLS:
+            self._changing.clear()
+        self._changing[structure] = places
+
+    def _account(self, structure: Hashable, values: tuple[int, ...]) -> tuple[Account, Hashable]:
+        changing = self._changing.get(structure, ())
+        special = tuple([place for place in changing if values[place] in (0, 1)])
+        return self.programs.account(structure, values, special)
+
+    def first(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall:
+        """Return how the first call runs where it runs eagerly."""
+        return EagerCall(*self._account(structure, values), why=_FIRST)
+
     def of_miss(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall | None:
         """Return how a call runs that no program serves; None if it is to be traced."""
         with self._lock:
-            account, about = self.programs.account(structure, values)
+            account, about = self._account(structure, values)
             refusal = account.refusal
             if refusal is not None:
                 call = EagerCall(account, about, refusal, about not in refusal.values)
@@ -170,7 +188,7 @@ class EagerCalls:
         programs.compared(account, (self.clock() - start) * 1e3)
         if not unchanged:  # what was refused before says nothing about now
             refusal.values.clear()
-            self.forget_calls()
+            self._forget_calls()
         return unchanged
 
     def remember(self, key: Hashable, call: EagerCall) -> None:
@@ -180,7 +198,7 @@ class EagerCalls:
                 self.by_call = {}
             self.by_call[key] = call
 
-    def forget_calls(self) -> None:
+    def _forget_calls(self) -> None:
         """Have calls looked up anew: a program was traced, which may serve them, or the state has changed."""
         self.by_call = {}
 
@@ -201,8 +219,8 @@ class EagerCalls:
         """Record a trace: its program, how long it took, the number of its call and how many leaves that has."""
         last = weakref.ref(entry)
         with self._lock:
-            self.forget_calls()
-            account, about = self.programs.account(structure, values)
+            self._forget_calls()
+            account, about = self._account(structure, values)
             slots = zip(entry.program.slots, values, strict=False)
             constants = tuple([(at, value) for at, (slot, value) in enumerate(slots) if not slot.term.symbols])
             account.programs = (*account.programs[-1:], last)
@@ -242,7 +260,7 @@ class EagerCalls:
         if place is None:
             place = raised_at(error, default="") or defined_at(self._fn)
         with self._lock:
-            account, about = self.programs.account(structure, values)
+            account, about = self._account(structure, values)
             refusal = account.refusal or Refusal(reason, place, sure)
             refusal.reason, refusal.place, refusal.sure, refusal.state = reason[:_LONGEST], place, sure, state
             refusal.own = str(error) if isinstance(error, ProgramError) else ""
@@ -309,9 +327,9 @@ class EagerCalls:
         refusal, account, name = call.refusal, call.account, name_of(self._fn)
         refused = refusal is not None
         if events.anybody():
-            reason, place = (refusal.reason, refusal.place) if refusal is not None else (account.reason, account.place)
+            reason, place = (refusal.reason, refusal.place) if refusal is not None else (call.reason, account.place)
             events.emit(events.RanEagerly(name, reason, place))
-        if refused in self._warned or account.reason == _WAITS:
+        if refused in self._warned or call.reason in _QUIET:
             return
         warn_user(
             f"{name} cannot be traced and runs as it is (eager) for calls like this one: {refusal.text()}\n"
@@ -326,6 +344,8 @@ class EagerCalls:
     def _reason(self, account: Account) -> tuple[str, str]:
         """Return why calls of an account are not traced, in sentences, and the user's line that this comes from."""
         name, here = name_of(self._fn), defined_at(self._fn)
+        if account.special:
+            return _SPECIAL, here
         if account.free > 0 or not self.programs.has_room(account):
             return _WAITS, here
         if self.programs.shares(account):
@@ -370,6 +390,13 @@ class EagerCalls:
 
 
 _WAITS = "the next trace waits until calls have taken long enough for what it costs"
+_FIRST = "the first call on a CUDA device runs eagerly: from the second one on it is known which sizes change"
+_SPECIAL = (
+    "a size that changes is 0 or 1 in this call: a program for that alone is traced once such calls have taken long "
+    "enough for what it costs"
+)
+_QUIET = (_WAITS, _FIRST, _SPECIAL)
+"""Reasons of which no warning tells: they pass by themselves."""
 
 
 def _served_again(entry: Entry | None) -> bool:

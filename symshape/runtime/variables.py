@@ -312,8 +312,7 @@ def grow(
         read(fn, args, kwargs, Variables(tuple(each.name for each in everything), values))
     except InputError:  # of a kind that cannot be given
         return None
-    layout.add(new, cache.clock)
-    _discard_all(cache, new)
+    expect(new, layout, cache)
     variables = layout.of(layout.read(), 0)
     _, structure, _ = read(fn, args, kwargs, variables)
     call = take_apart(fn, args, kwargs, variables)
@@ -323,6 +322,12 @@ def grow(
         raise AskAgain
     more = [Slot(source, arithmetic.const(value)) for source, value in pairs[len(program.slots) :]]
     return attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)), call, structure
+
+
+def expect(new: Sequence[Variable], layout: Layout, cache: EntryCache) -> None:
+    """Have these places read at each call from now on; the entries before them serve no call any more, and leave."""
+    layout.add(new, cache.clock)
+    _discard_all(cache, new)
 
 
 def _discard_all(cache: EntryCache, new: Sequence[Variable]) -> None:

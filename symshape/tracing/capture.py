@@ -105,6 +105,7 @@ def capture(
     *,
     variables: Sequence[Variable] = (),
     serves: bool = True,
+    asks: bool = False,
 ) -> Program:
     """Traces ``fn`` on symbolic tensors for this call.
 
@@ -121,6 +122,7 @@ def capture(
         variables: the places whose values are the last leaves of the call.
         serves: whether the program serves calls of ``fn`` in its place: then ``fn`` may not print, log or warn; else
             it may not write outside.
+        asks: whether ``GradientsRead`` is raised where gradients of earlier calls are no variables yet.
 
     Raises:
         SymShapeError: a class for each remedy; see ``symshape.errors``.  The function's own exceptions pass through.
@@ -137,7 +139,7 @@ def capture(
             declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
             COMPILING.asked = False
             try:
-                return _capture(fn, call, policies, options, given_up, variables, serves)
+                return _capture(fn, call, policies, options, given_up, variables, serves, asks)
             except Exception as error:
                 pass_on(error)
                 if isinstance(error, SymShapeError) and not isinstance(error, NumberNeeded):
@@ -146,9 +148,9 @@ def capture(
                 if len(declared) == len(policies) and not COMPILING.asked:
                     raise
             if not COMPILING.asked:
-                return _capture(fn, call, declared, options, given_up, variables, serves)
+                return _capture(fn, call, declared, options, given_up, variables, serves, asks)
             with COMPILING.denied(told):
-                return capture(fn, call, policies, options, given_up, variables=variables, serves=serves)
+                return capture(fn, call, policies, options, given_up, variables=variables, serves=serves, asks=asks)
     except BaseException:
         as_before(thresholds)  # an interrupt may come before the `with` is entered
         raise
@@ -176,6 +178,7 @@ def _capture(
     given_up: GivenUp | None,
     variables: Sequence[Variable],
     serves: bool,
+    asks: bool,
 ) -> Program:
     start = time.perf_counter()
     with _tracing_lock:
@@ -183,6 +186,7 @@ def _capture(
         draws = Draws(name_of(fn))
         recorder.on_generator = draws.watch
         tracer = Tracer(ShapeEnv(), recorder.tensors, draws.known)
+        tracer.asks = asks
         arguments = SymbolicArguments(tracer, call, policies, options)
         memos = MemoCalls(tracer, recorder, arguments, Identity(tracer, call.leaves))
         around = Surroundings(lambda: given_up and given_up(_state(recorder, variables)), draws.put_back)
@@ -306,7 +310,7 @@ def _run(
     """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
     args, kwargs, values = call.nest(arguments.leaves)
     given, records = Given(args, kwargs), GivenRecords(call, (args, kwargs, values))
-    planted, gradients = Planted(variables, values), Gradients(tell)
+    planted, gradients = Planted(variables, values), Gradients(tell, tracer.read_first)
     problems, changes, found = list[str](), list[Changes](), list[Any]()
     around.afterwards(partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes))
     tracer.env.data = ScalarData(tracer, arguments.floats, arguments.integers) if recorder.serves else tracer.env.data

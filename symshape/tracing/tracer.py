@@ -14,6 +14,7 @@ from guards.sets.guard import Guard
 from meta_fns import TensorSpec
 from meta_fns.torch_internals import OpOverload
 from symshape.calls.questions import Question
+from symshape.calls.variables import Gradient, GradientsRead
 from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.messages import Message
 from symshape.graph.reshape_copies import Copied
@@ -84,6 +85,8 @@ class Tracer:
         saved: results that autograd saved, whose histories a graph would lose.
         writes: what the last op writes to, and the fake implementation that it is in.
         closed: whether the trace is over.
+        asks: whether the first op after gradients of earlier calls were read raises ``GradientsRead``.
+        read_first: these gradients.
     """
 
     def __init__(
@@ -102,7 +105,8 @@ class Tracer:
         told: set[Value] = set()
         self.lazy: dict[Value, tuple[bool, bool]] = {}
         self.untracked_views, self.saved = UntrackedViews(env), SavedResults(told)
-        self.closed = False
+        self.closed = self.asks = False
+        self.read_first: list[Gradient] = []
         self.op_arguments = OpArguments(self, self.lifting, self.saved, generators)
         self.own = OwnHistories(self, self.op_arguments, told)
         self.kept, self.flows = KeptStates(self), ControlFlows(self)
@@ -155,6 +159,8 @@ class Tracer:
     # -- the op call
     def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """One ATen op: infer its outputs, write it down, answer symbolic tensors."""
+        if self.read_first and self.asks:
+            raise GradientsRead(self.read_first)
         plan = plan_of(op)
         if plan.special:
             answer, args = special(self, op, args, kwargs)

@@ -59,6 +59,8 @@ class Account:
         next_look: ms of ``Programs.eager`` before which the state is not compared again.
         refusal: why the last trace was refused; None where none was.
         programs: references to the last two programs.
+        special: whether its calls have a size of 0 or 1 where other calls have others: a program would be for those
+            alone, so every trace needs credit.
         reason: why calls are not traced; empty while they are.
         place: the user's line that this comes from.
     """
@@ -77,6 +79,7 @@ class Account:
     next_look: float = 0.0
     refusal: Any = None
     programs: tuple[Any, ...] = ()
+    special: bool = False
     reason: str = ""
     place: str = ""
     _told_apart: set[Hashable] = attrs.field(factory=set)
@@ -100,13 +103,13 @@ class Account:
                 self.sizes.popitem(last=False)
         found.add(gain, 0)
 
-    def has_credit(self, about: Hashable) -> bool:
-        """Return whether an offer for a call with these integers has its price."""
+    def has_credit(self, about: Hashable, cost: float) -> bool:
+        """Return whether an offer for a call with these integers has its price, where a trace takes ``cost`` ms."""
         if self.wide.failures and self.served_again():
             self.wide.failures = 0
         own = self.sizes.get(about)
         return any(
-            each.credit >= EARLY * self.cost * DEARER**each.failures
+            each.credit >= EARLY * cost * DEARER**each.failures
             for each in (self.wide, *(() if own is None else (own,)))
         )
 
@@ -162,10 +165,18 @@ class Programs:
         """Return whether an account is the one that structures without their own share."""
         return account is self._others
 
-    def account(self, structure: Hashable, values: Hashable) -> tuple[Account, Hashable]:
-        """Return the account for calls of a structure, and by what their integers are known there."""
+    def account(self, structure: Hashable, values: Hashable, special: tuple[int, ...] = ()) -> tuple[Account, Hashable]:
+        """Return the account for calls of a structure, and by what their integers are known there.
+
+        ``special`` holds the places of sizes that change and are 0 or 1 in the call.
+        """
+        if special:
+            structure = structure, special
         found = self._accounts.get(structure)
         if found is None:
+            if special and len(self._accounts) < _MOST_STRUCTURES:
+                found = self._accounts[structure] = Account(special=True)
+                return found, values
             if self._free is not None and (self._left <= 0 or self._grows()):
                 return self._others, (structure, values)
             found = self._accounts[structure] = Account(self._free or 0)
@@ -186,15 +197,26 @@ class Programs:
     def worth(self, account: Account, about: Hashable) -> bool:
         """Return whether a trace for a call with these integers is worth making now."""
         if not account.refused:
-            if self._free is None or self.traces < FIRST:
+            if self._free is None:
                 return True
-            return self.has_room(account) and (account.free > 0 or account.has_credit(about))
+            if account.special:
+                paid = account.has_credit(about, self._cost(account)) if self.traces else account.calls > 0
+                return paid and self.has_room(account)
+            if self.traces < FIRST:
+                return True
+            return self.has_room(account) and (account.free > 0 or account.has_credit(about, self._cost(account)))
         free = account.refused < TRIES and (self._free is None or account.free > 0)
-        return (self._free is None or self.has_room(account)) and (free or account.has_credit(about))
+        return (self._free is None or self.has_room(account)) and (
+            free or account.has_credit(about, self._cost(account))
+        )
 
     def has_room(self, account: Account) -> bool:
         """Return whether the promise has room for another trace like the last one."""
-        return account.asked or (account.cost or self._others.cost) <= self.room
+        return account.asked or self._cost(account) <= self.room
+
+    def _cost(self, account: Account) -> float:
+        """Return the ms that a trace is expected to take: as the last one of the account, or of any."""
+        return account.cost or self._others.cost
 
     def rests(self, account: Account) -> bool:
         """Return whether the state of programs is not to be compared yet for calls of this structure."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from symshape.calls.variables import Gradient
 from symshape.errors import UnsupportedError
 from symshape.torch_internals import dispatch
 from symshape.tracing.state.loads import read_slot
@@ -35,15 +36,20 @@ class Gradients:
 
     Args:
         tell: tells the recording.
+        read_first: takes the gradients of earlier calls that the program reads.
     """
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, read_first: list[Gradient]) -> None:
         self._tell = tell
+        self._read_first = read_first
 
     def read(self, tensor: torch.Tensor) -> Any:
         """``tensor.grad``."""
         self._tell(_touch, tensor)
-        return _plain.__get__(tensor)
+        found = _plain.__get__(tensor)
+        if type(found) is torch.Tensor and found.layout is torch.strided:
+            self._tell(_note_read, tensor, self._read_first)
+        return found
 
     def write(self, tensor: torch.Tensor, value: Any) -> None:
         """``tensor.grad = value``."""
@@ -117,6 +123,11 @@ def _touch(recorder: Recorder, tensor: torch.Tensor, field: str = _FIELD) -> Non
     name = f"{recorder.tensors.get(id(tensor), 'a tensor')}.{field}"
     _note(recorder, tensor, name, field)
     read_slot(recorder, tensor, field, name)
+
+
+def _note_read(recorder: Recorder, tensor: torch.Tensor, found: list[Gradient]) -> None:
+    name = f"{recorder.tensors.get(id(tensor), 'a tensor')}.{_FIELD}"
+    found.append(Gradient.of(tensor, _FIELD, name))
 
 
 def _note(recorder: Recorder, tensor: torch.Tensor, name: str, field: str) -> None:
