@@ -154,6 +154,15 @@ class TracingPaused(Event):
 
 
 @attrs.frozen
+class Bought(Event):
+    """The ledger decided to make something: what, how long that took in ms, and why."""
+
+    what: str
+    milliseconds: float
+    reason: str
+
+
+@attrs.frozen
 class RunnerFallback(Event):
     """An entry could not use the asked-for runner; which one serves instead, and why."""
 

@@ -27,6 +27,7 @@ TOPICS: dict[str, tuple[type[events.Event], ...]] = {
         *(events.GraphCaptured, events.BucketMade, events.CompiledBeside, events.VariantChosen),
         events.PaddingRefused,
     ),
+    "purchases": (events.Bought,),
     "fallbacks": (
         *(events.RanEagerly, events.TracingPaused, events.RunnerFallback, events.Fallback),
         *(events.Mismatch, events.NotVerified, events.Defect),
@@ -70,7 +71,8 @@ def set_logs(*topics: str, json: bool = False) -> None:
     Records go to Python's loggers ``symshape.TOPIC``: to their handlers if the program has some, else to stderr.
 
     Args:
-        *topics: ``recompiles``, ``guards``, ``captures``, ``fallbacks``, ``store``, or ``all``.
+        *topics: ``recompiles``, ``guards``, ``captures``, ``purchases``, ``fallbacks``,
+            ``store``, or ``all``.
         json: what goes to stderr is one JSON object a line.
 
     Raises:

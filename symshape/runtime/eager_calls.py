@@ -224,6 +224,9 @@ class EagerCalls:
             slots = zip(entry.program.slots, values, strict=False)
             constants = tuple([(at, value) for at, (slot, value) in enumerate(slots) if not slot.term.symbols])
             account.programs = (*account.programs[-1:], last)
+            if events.anybody():
+                what = f"program {entry.number} of {name_of(self._fn)}"
+                events.emit(events.Bought(what, seconds * 1e3, self.programs.why(account, about)))
             self.programs.traced(
                 *(account, about, seconds * 1e3),
                 constants=constants,

@@ -210,6 +210,18 @@ class Programs:
             free or account.has_credit(about, self._cost(account))
         )
 
+    def why(self, account: Account, about: Hashable) -> str:
+        """Return why a trace for a call with these integers is worth making now."""
+        if self._free is None:
+            return "each call that no program serves is traced"
+        if self.traces < FIRST:
+            return "a function's first traces are made whatever they take"
+        if account.free > 0 and account.refused < TRIES:
+            return f"{account.free} traces for arguments like these need no credit"
+        own = account.sizes.get(about)
+        credit = max(account.wide.credit, 0.0 if own is None else own.credit)
+        return f"calls that ran eagerly would have saved {credit:.3g} ms; the last trace took {account.cost:.3g}"
+
     def has_room(self, account: Account) -> bool:
         """Return whether the promise has room for another trace like the last one."""
         return account.asked or self._cost(account) <= self.room

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 import attrs
 
+from symshape import events
 from symshape.runtime.policy.estimates import Estimates
 from symshape.runtime.policy.ledger import Ledger, Offer, Quote
 
@@ -27,11 +28,15 @@ class Answer:
         serves: capacities of the bucket; None where the call runs eagerly.
         makes: capacities of the bucket that is to be made first; None where none is.
         rest: calls alike that may be served the same way before one asks again.
+        credit: ms that the bucket to be made would have saved so far.
+        gain: ms that it saves in a call like this.
     """
 
     serves: Caps | None
     makes: Caps | None
     rest: int
+    credit: float = 0.0
+    gain: float = 0.0
 
 
 class SizeOffers:
@@ -85,7 +90,10 @@ class SizeOffers:
         decision = self._ledger.call(quotes, times)
         serves = capacities[quotes.index(decision.serves)]
         made = next((at for at, each in enumerate(quotes) if each.offer is decision.makes), None)
-        return Answer(serves, None if made is None else capacities[made], decision.rest)
+        if made is None or decision.makes is None:
+            return Answer(serves, None, decision.rest)
+        gain = decision.serves.milliseconds - quotes[made].milliseconds
+        return Answer(serves, capacities[made], decision.rest, decision.makes.credit, gain)
 
     def _there(self, caps: Caps) -> Caps:
         """Note a bucket that was made for the user's sake."""
@@ -116,7 +124,12 @@ class SizeOffers:
         offer = Offer(self._words(caps), milliseconds)
         self._made[caps] = offer
         self._ledger.bought(offer, milliseconds)
-        for key in [key for key, each in self._open.items() if each.words == offer.words]:
+        wanted = {key: each for key, each in self._open.items() if each.words == offer.words}
+        if wanted and events.anybody():
+            most = max(wanted.values(), key=lambda each: each.credit)
+            why = f"calls would have saved {most.credit:.3g} ms with it so far; {most.price:.3g} ms were expected"
+            events.emit(events.Bought(offer.words, milliseconds, why))
+        for key in wanted:
             del self._open[key]
         for key, each in self._open.items():
             if isinstance(key, tuple) and _within(key, caps):

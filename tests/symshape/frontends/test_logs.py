@@ -75,7 +75,7 @@ def test_topics_are_apart_and_can_be_switched_off(kept: Kept) -> None:
     assert not events.anybody()
     symshape.set_logs("all")
     _work()
-    assert {record.name for record in kept.records} == {"symshape.guards", "symshape.recompiles"}
+    assert {record.name for record in kept.records} == {"symshape.guards", "symshape.recompiles", "symshape.purchases"}
 
 
 def test_a_fallback_is_a_warning(kept: Kept) -> None:
