@@ -64,8 +64,8 @@ class Options:
         memo_size: exact argument tuples remembered for the quickest look-up.
         max_cuda_graphs: CUDA graphs and padded buckets kept by one compiled function, of all its programs together; as
             many again for each further piece of a program that runs in pieces.
-            One that nobody has used for long leaves for one that is wanted; none that is in use ever does: what finds
-            no room runs in a larger bucket, or without a graph.
+            What has saved least for its bytes leaves for what would have saved clearly more.  Other sizes run in a
+            larger bucket, or without a graph.
         graph_memory: how many bytes these may take together (an int, or text like ``"2 GB"``): their buffers, their
             results, and for each stream what the largest of them needs while it runs, counted from the sizes of their
             tensors.  None for no limit.

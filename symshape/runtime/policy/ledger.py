@@ -44,6 +44,7 @@ class Offer:
         calls: calls that it served.
         saved: ms that it saved in these, against eager.
         failures: how often making it failed.
+        least: ms of credit below which it is not made, whatever its price: there was no room for it.
     """
 
     words: str
@@ -53,6 +54,7 @@ class Offer:
     calls: int = 0
     saved: float = 0.0
     failures: int = 0
+    least: float = 0.0
     _credited: int = 0
 
     def add(self, gain: float, clock: int) -> None:
@@ -61,6 +63,11 @@ class Offer:
             self.credit *= 0.5 ** ((clock - self._credited) / HALF_LIFE)
         self.credit += gain
         self._credited = clock
+
+    @property
+    def due(self) -> float:
+        """Return the ms of credit at which it is made."""
+        return max(EARLY * self.price, self.least)
 
     def __str__(self) -> str:
         if self.made:
@@ -125,8 +132,8 @@ class Ledger:
             if offer.made or gain <= least:
                 continue
             offer.add(gain * times, self.clock)
-            rest = min(rest, (EARLY * offer.price - offer.credit) / gain)
-            if offer.credit >= EARLY * offer.price and (makes is None or _worth(offer) > _worth(makes)):
+            rest = min(rest, (offer.due - offer.credit) / gain)
+            if offer.credit >= offer.due and (makes is None or _worth(offer) > _worth(makes)):
                 makes = offer
         if makes is not None and makes.price > self.promise.room:
             makes, rest = None, LONGEST_REST / 4
@@ -138,15 +145,18 @@ class Ledger:
         self.promise.spend(milliseconds)
 
     def failed(self, offer: Offer, milliseconds: float = 0.0, *, dearer: bool = True) -> None:
-        """Record that making an offer failed after so many ms: its credit starts anew.
+        """Record that making an offer failed after so many ms.
 
-        ``dearer``: it fails again, most likely, so that its price rises; else there was no room for it just now.
+        ``dearer``: it fails again, most likely, so that its price rises and its credit starts anew; else there was no
+        room for it, until it has twice its credit.
         """
         self.promise.spend(milliseconds)
-        offer.credit = 0.0
         if dearer:
+            offer.credit = 0.0
             offer.failures += 1
             offer.price *= DEARER
+        else:
+            offer.least = 2 * offer.credit
 
 
 def _milliseconds(quote: Quote) -> float:

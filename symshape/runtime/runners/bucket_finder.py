@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -31,6 +32,7 @@ from symshape.tracing.garbage import seldom_collected
 
 Found = tuple[Bucket, Placement]
 Step = Callable[[int], int]
+Sizes = Mapping[str, int]
 
 _REMEMBERED = 4096  # calls, by their sizes
 _AGAIN = 4  # calls, for each bucket that may be kept, after which sizes without one of their own ask for it again
@@ -82,6 +84,8 @@ class BucketFinder:
         self._sources = spelled(program.sources)
         self._calls: OrderedDict[Any, Found] = OrderedDict()
         self._guests: OrderedDict[Any, tuple[int, Found | None]] = OrderedDict()
+        self._waited: Counter[Any] = Counter()  # calls since they asked for a bucket of their own
+        self._wanting = 1
         self._planned: list[dict[str, int]] = []
         self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
@@ -105,9 +109,8 @@ class BucketFinder:
         if not self._by_steps or self.new is not None or 0 in values:
             return self._find(key)
         steps = self._stepped
-        bucket = self._by_steps.get(
-            (key[1], *[steps[values[place]] if pads else values[place] for _, place, pads in self._rounding])
-        )
+        rounded = [steps[values[place]] if pads else values[place] for _, place, pads in self._rounding]
+        bucket = self._by_steps.get((key[1], *rounded))
         sizes = {name: values[place] for name, place, _ in self._rounding}
         if bucket is None or (
             min(sizes.values(), default=0) < self._layouts.exact_from and self._layouts.differ(sizes)
@@ -151,15 +154,18 @@ class BucketFinder:
                 return self._calls[key]
         until, guest = self._guests.get(key, (0, None))
         if self._store.clock < until:
+            self._waited[key] += 1
             return guest
+        self._wanting = self._waited.pop(key, 0) + 1
         sizes = {name: values[place] for name, place in self._symbols}
         if not all(sizes[name] for name in self._padded) or self._layouts.differ(sizes):
             return None  # of sizes of 0, there is nothing to gain, and eager looks at less of its arguments then
-        bucket = self._own(sizes, stream)
+        bucket, self._wanting = self._own(sizes, stream), 1
         if bucket is not None:
             self.new = key, (bucket, bucket.place(sizes, self._lend))
             return self.new[1]
-        bucket = min((each for each in self.buckets(stream) if each.covers(sizes)), key=_size, default=None)
+        covering = [(prod(each.made.caps.values()), each) for each in self.buckets(stream) if each.covers(sizes)]
+        _, bucket = min(covering, key=itemgetter(0), default=(0, None))
         found = None if bucket is None else (bucket, bucket.place(sizes, self._lend))
         if until == 0 or (None if guest is None else guest[0]) is not bucket:
             said = ("no bucket, they run op by op", "") if bucket is None else ("a larger bucket", bucket.words)
@@ -186,31 +192,32 @@ class BucketFinder:
             self._by_steps[(stream, *[steps.get(name, sizes[name]) for name, _, _ in self._rounding])] = bucket
 
     def _made_now(
-        self, sizes: Mapping[str, int], stream: int, chosen: Choice, planned: Sequence[Mapping[str, int]]
+        self, sizes: Sizes, stream: int, chosen: Choice, planned: Sequence[Sizes], credit: float | None = None
     ) -> Bucket | None:
         """A new bucket for these sizes, if there is room."""
         key = self._key(stream, chosen)
         start = time.perf_counter()
-        if not self._may_try(key) or not self._store.admits(key, stream, self._weights.get(key)):
-            return None  # before the work of planning it
+        weight = self._weights.get(key)  # known before the work of planning it, if it was planned before
+        if not self._may_try(key) or not self._store.admits(key, stream, weight, credit, self._wanting):
+            return None
         with seldom_collected():
             made = plan(self._program, sizes, self.refusals, planned, blueprints=self._blueprints)
             self._tell(made)
-            return None if made.padded is None else self._made(made, stream, start)
+            return None if made.padded is None else self._made(made, stream, start, credit)
 
     # -- for whoever decides which buckets there are
-    def make(self, sizes: Mapping[str, int], stream: int, caps: Mapping[str, int]) -> Bucket | None:
+    def make(self, sizes: Mapping[str, int], stream: int, caps: Mapping[str, int], credit: float) -> Bucket | None:
         """Return a new bucket of these capacities for calls of these sizes; None where there is no room.
 
         Args:
             sizes: of a call, by symbol.
             stream: the stream that it runs on.
-            caps: the capacity of each padded symbol, the value of each exact one.  Where an op turns out to refuse a
-                symbol, the bucket has other ones.
+            caps: the capacities of padded symbols and values of exact ones; others where an op refuses a symbol.
+            credit: ms that it would have saved.
         """
         padded = {name: cap for name, cap in caps.items() if name in self.padded}
         exact = {name: value for name, value in caps.items() if name not in padded}
-        return self._made_now(sizes, stream, Choice(exact, padded), [caps])
+        return self._made_now(sizes, stream, Choice(exact, padded), [caps], credit)
 
     def chosen(self, sizes: Mapping[str, int], step: Step) -> dict[str, int] | None:
         """Return the capacities that hold these sizes by these steps, and the value of each exact symbol."""
@@ -250,12 +257,12 @@ class BucketFinder:
             _remember(self._choices, key if found.caps == steps else own, found)
         return found
 
-    def _made(self, made: Plan, stream: int, start: float) -> Bucket | None:
+    def _made(self, made: Plan, stream: int, start: float, credit: float | None) -> Bucket | None:
         key = self._key(stream, made)  # another one where something was refused only now
         found: Bucket | None = self._store.peek(key)
         weight = Bucket.weight_of(made, lent=self._lend is not None)
         _remember(self._weights, key, weight)
-        if found is not None or not self._may_try(key) or not self._store.admits(key, stream, weight):
+        if found is not None or not self._may_try(key) or not self._store.admits(key, stream, weight, credit):
             return found
         pool = self._store.pool(stream) if self._device.type == "cuda" else None
         try:
@@ -304,9 +311,8 @@ class BucketFinder:
             if sizes not in self._planned:
                 self._store.remove(self._key(bucket.lease.pool, bucket.made))
         self.new = None
-        self._by_steps.clear()
-        self._calls.clear()
-        self._guests.clear()
+        for known in (self._by_steps, self._calls, self._guests, self._waited):
+            known.clear()
 
     def give_up(self, bucket: Bucket, reason: str) -> None:
         """Lets a bucket go for which there is no memory; it is tried again after a while."""
@@ -329,9 +335,8 @@ class BucketFinder:
         """Forgets the buckets."""
         self._store.drop(self._number)
         self.new = None
-        self._by_steps.clear()
-        self._calls.clear()
-        self._guests.clear()
+        for known in (self._by_steps, self._calls, self._guests, self._waited):
+            known.clear()
         self._failed.clear()
 
     def _key(self, stream: int, chosen: Choice | Plan) -> Any:
@@ -384,10 +389,6 @@ class _Steps(dict[int, int]):
             self.clear()
         found = self[value] = step_up(value)
         return found
-
-
-def _size(bucket: Bucket) -> int:
-    return prod(bucket.made.caps.values())
 
 
 def _remember(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:

@@ -16,7 +16,7 @@ from symshape.graph.program import Program
 from symshape.runtime.padding.results import Lend
 from symshape.runtime.policy.ledger import LONGEST_REST, Ledger
 from symshape.runtime.policy.nesting import LEVELS, Widest
-from symshape.runtime.policy.size_offers import Caps, SizeOffers
+from symshape.runtime.policy.size_offers import Answer, Caps, SizeOffers
 from symshape.runtime.runners.bucket import Bucket
 from symshape.runtime.runners.bucket_finder import BucketFinder, Found
 from symshape.runtime.runners.work import Work, estimates_of
@@ -159,22 +159,23 @@ class ChosenBuckets:
             exact=tuple([value for name, value in named.items() if name not in finder.padded]),
         )
         if answer.makes is not None:
-            bucket = self._make(named, stream, answer.makes, offers)
+            bucket = self._make(named, stream, answer, offers)
             if bucket is not None:
                 return _Standing(bucket, 1, 1)
         return _Standing(None if answer.serves is None else buckets[answer.serves], answer.rest, answer.rest)
 
-    def _make(self, named: dict[str, int], stream: int, caps: Caps, offers: SizeOffers) -> Bucket | None:
+    def _make(self, named: dict[str, int], stream: int, answer: Answer, offers: SizeOffers) -> Bucket | None:
         """Begin to make a bucket: its first call captures it, and ends the purchase."""
-        start, failures = time.perf_counter(), self._finder.failures
+        start, failures, caps = time.perf_counter(), self._finder.failures, answer.makes or ()
         padded = {name: cap for (name, _), cap in zip(self._symbols, caps, strict=True)}
-        bucket = self._finder.make(named, stream, padded)
+        bucket = self._finder.make(named, stream, padded, answer.credit)
         self.changed = True
         self.clear()
         if bucket is None:
             taken = (time.perf_counter() - start) * 1e3
             offers.failed(caps, taken, dearer=self._finder.failures > failures)
             return None
+        bucket.lease.credit.begin(answer.credit, answer.gain, bucket.lease.credit.last_used)
         self._buying = bucket, caps, start, stream
         return bucket
 

@@ -24,7 +24,7 @@ from symshape.graph.program import Program
 from symshape.graph.random_states import idle_random_states
 from symshape.graph.steps import Value, values_in
 from symshape.runtime.policy.ledger import Ledger
-from symshape.runtime.policy.size_offers import Caps, SizeOffers
+from symshape.runtime.policy.size_offers import SizeOffers
 from symshape.runtime.runners.capture import Inside, is_capturing, record, replay_alone, settle, warmed_up_aside
 from symshape.runtime.runners.fitness import check_recordable
 from symshape.runtime.runners.fusion import fuse
@@ -123,7 +123,7 @@ class CudaGraphRunner:
         self._number = store.number()
         self._positions = [each.position for each in program.graph.inputs]
         self._lifted = program.lifted_tensors
-        self._leases: dict[tuple[tuple[int, ...], int], Lease] = {}  # by sizes and stream: those that C++ serves
+        self._leases: dict[Any, Lease] = {}  # by sizes and stream: those that C++ serves
         self._estimates = estimates_of(program.graph)
         self._symbols = list(program.positions.items())
         work, ledger = Work(program.graph, tuple(program.positions)), Ledger(store.promise)
@@ -132,9 +132,8 @@ class CudaGraphRunner:
         self._device = _check_fit(program)
         mutated = {id(value.storage) for value in program.graph.mutated}
         self._written = [i for i, each in enumerate(program.graph.inputs) if id(each.value.storage) in mutated]
-        self._written_lifted = [
-            each.tensor for each in program.graph.lifted if id(each.value.storage) in mutated and not each.constant
-        ]
+        lifted = [each for each in program.graph.lifted if not each.constant]
+        self._written_lifted = [each.tensor for each in lifted if id(each.value.storage) in mutated]
         self._writes = bool(self._written or self._written_lifted)
         self._draws = program.graph.uses_randomness
         detached = detached_values(program.graph.nodes)
@@ -155,7 +154,8 @@ class CudaGraphRunner:
                     serving: Captured = lease.item.repeats.direct or lease.item
                     found: list[Any] | None = None if serving.launch is None else serving.launch(leaves, ())
                     if found is not None:
-                        self._store.clock = lease.last_used = self._store.clock + 1
+                        self._store.clock = now = self._store.clock + 1
+                        lease.credit.use(now)
                         return found
         if is_transformed():  # it would be lost where inputs are copied
             return self._eager(leaves, values)
@@ -235,10 +235,15 @@ class CudaGraphRunner:
         if self._released or key.sizes in self._refused:
             return None
         sizes = tuple([values[place] for _, place in self._symbols])
-        if self._offers is not None and not self._pays(self._offers, sizes):
-            return None
-        weight = self._weight(values)
-        if not self._store.admits(key, key.stream, weight):
+        offers, answer = self._offers, None
+        if offers is not None:
+            answer = offers.ask(sizes, (), [sizes]) if self._estimates.ready else None
+            if answer is None or answer.makes is None:
+                return None
+        weight, credit = self._weight(values), None if answer is None else answer.credit
+        if not self._store.admits(key, key.stream, weight, credit):
+            if offers is not None:
+                offers.failed(sizes, dearer=False)
             return None
         try:
             captured = self._capture(key, leaves, values)
@@ -253,6 +258,8 @@ class CudaGraphRunner:
                 leave=partial(self._leases.pop, place, None),
                 evicted=gone,
             )
+            if answer is not None:
+                lease.credit.begin(answer.credit, answer.gain, self._store.clock)
             if captured.launch is not None:
                 self._leases[place] = lease
             return captured
@@ -265,14 +272,12 @@ class CudaGraphRunner:
                 self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
                 if self.instead is not None:
                     self._store.drop(self._number)  # those of other sizes serve no more
-        _remember(self._refused, key.sizes)
+        if len(self._refused) >= _MOST_SIZES:
+            self._refused.clear()
+        self._refused.add(key.sizes)
         events.emit(events.RunnerFallback("cudagraph", "eager", reason))
         self._note("ran op by op", values=key.sizes, text=reason)
         return None
-
-    def _pays(self, offers: SizeOffers, sizes: Caps) -> bool:
-        """Account for an eager call of these sizes; return whether a graph for them is to be captured now."""
-        return self._estimates.ready and offers.ask(sizes, (), [sizes]).makes is not None
 
     def _weight(self, values: Sequence[int]) -> Weight:
         """The bytes of a graph for these sizes, where anybody counts them."""
@@ -360,12 +365,6 @@ def _computed(known: set[int], flat: Sequence[Any]) -> list[torch.Tensor]:
     return list(found.values())
 
 
-def _remember(sizes: set[tuple[int, ...]], new: tuple[int, ...]) -> None:
-    if len(sizes) >= _MOST_SIZES:
-        sizes.clear()
-    sizes.add(new)
-
-
 def _fused(program: Program, eager: Runner) -> Run:
     """What is captured: the program with kernels merged where that is exact; as it is where autocast is on."""
     graph = fuse(program.graph)
@@ -392,9 +391,7 @@ def _check_fit(program: Program) -> torch.device:
 def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A buffer with the tensor's sizes, strides and values."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
-    if tensor.numel() == 0:
-        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    if not is_dense(tensor):
+    if tensor.numel() and not is_dense(tensor):
         raise Unfit(f"an input does not fill its memory ({extent} elements of memory for {tensor.numel()})")
     copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)

@@ -1,7 +1,7 @@
 """What one compiled function keeps on the device: captured graphs and buckets of all its programs, in one budget.
 
-Whatever is kept was expensive to make, so it leaves only when nobody has used it for long and somebody else has been
-wanted more than once meanwhile: more sizes than fit never drive each other out, they run without a graph.
+Whatever is kept was expensive to make.  It leaves only for something new that has clearly more credit: more sizes than
+fit never drive each other out, they run without a graph.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import attrs
 import torch
 
 from symshape import forks
+from symshape.runtime.policy.keeping import ASKED, Credit, leaving
 from symshape.runtime.policy.promise import Promise
 from symshape.runtime.runners.borrowing import Lender
 from symshape.runtime.runners.graph_pool import GraphPool
 
-_RESTING = 8  # something rests when this many calls for each that may be kept have passed without it
-_REMEMBERED = 4  # for each that may be kept: how many that were wanted in vain are remembered
+_REMEMBERED = 4
+"""Things whose credit is remembered while there is no room for them, for each that may be kept."""
 
 
 @attrs.frozen
@@ -56,7 +57,7 @@ class Lease:
         program: the number of the program that it belongs to.
         pool: which of the pools it shares memory with.
         weight: its bytes.
-        last_used: the time of its last use, by the store's clock.
+        credit: what its uses have saved.
         buffers: what its inputs are copied to, where others use it, too.
         leave: called when it leaves the store.
         evicted: called before that, where it leaves because there is no room for both it and something else.
@@ -67,7 +68,7 @@ class Lease:
     program: int
     pool: int
     weight: Weight
-    last_used: int
+    credit: Credit = attrs.field(factory=Credit)
     buffers: torch.Tensor | None = None
     leave: Callable[[], object] | None = None
     evicted: Callable[[], object] | None = None
@@ -95,7 +96,7 @@ class GraphStore:
         self._limit = self._each = limit
         self._memory = memory
         self._leases: dict[Hashable, Lease] = {}
-        self._wanted: OrderedDict[Hashable, int] = OrderedDict()
+        self._wanted: OrderedDict[Hashable, Credit] = OrderedDict()
         self._pools: dict[int, GraphPool] = {}
         self._buffers: dict[int, weakref.ref[torch.Tensor]] = {}  # by stream: as long as anybody uses them
         self._programs = 0
@@ -150,7 +151,7 @@ class GraphStore:
         found = self._leases.get(key)
         if found is None:
             return None
-        found.last_used = self.clock
+        found.credit.use(self.clock)
         return found.item
 
     def peek(self, key: Hashable) -> Any:
@@ -158,10 +159,22 @@ class GraphStore:
         found = self._leases.get(key)
         return None if found is None else found.item
 
-    def admits(self, key: Hashable, pool: int = 0, weight: Weight | None = None) -> bool:
-        """Whether there is room for something new; what rests leaves for it, if it was wanted before.
+    def admits(
+        self,
+        key: Hashable,
+        pool: int = 0,
+        weight: Weight | None = None,
+        credit: float | None = None,
+        calls: int = 1,
+    ) -> bool:
+        """Return whether there is room for something new; what has less credit leaves for it.
 
-        Something that fits only when others leave has to be asked for twice within the time that makes those rest.
+        Args:
+            key: of what is new.
+            pool: the pool that it is to share memory with.
+            weight: its bytes.
+            credit: ms that it would have saved; None where calls are counted instead.
+            calls: how many calls wanted it since it was asked for last.
         """
         weight = weight or Weight()
         needed = weight.own + weight.shared + weight.buffers
@@ -169,22 +182,31 @@ class GraphStore:
             return False
         if self._fits(pool, weight):
             return True
-        before = self._wanted.pop(key, None)
-        self._wanted[key] = self.clock
+        credit = self._asked(key, calls) if credit is None else credit
+        if not credit:
+            return False
+        there = {
+            each: (lease.credit.now(self.clock), lease.weight.own + lease.weight.buffers)
+            for each, lease in self._all().items()
+        }
+        gone = leaving(there, credit, lambda without: self._fits(pool, weight, without))
+        for each in gone or ():
+            lease = self._leases.get(each)
+            if lease is not None and lease.evicted is not None:
+                lease.evicted()
+            self._remove(each)
+            self.evictions += 1
+        return gone is not None
+
+    def _asked(self, key: Hashable, calls: int) -> float:
+        """Count calls that want something; return its credit, 0 until enough calls have."""
+        found = self._wanted.setdefault(key, Credit())
+        self._wanted.move_to_end(key)
         while len(self._wanted) > _REMEMBERED * self._limit:
             self._wanted.popitem(last=False)
-        if before is None or self.clock - before > self._rest:
-            return False
-        while not self._fits(pool, weight):
-            oldest, lease = min(self._all().items(), key=lambda item: item[1].last_used)
-            if self.clock - lease.last_used <= self._rest:
-                return False
-            if lease.evicted is not None:
-                lease.evicted()
-            self._remove(oldest)
-            self.evictions += 1
-        self._wanted.pop(key, None)
-        return True
+        found.use(self.clock, calls)
+        credit = found.now(self.clock)
+        return credit if credit >= ASKED else 0.0
 
     def put(
         self,
@@ -200,7 +222,9 @@ class GraphStore:
     ) -> Lease:
         """Keeps something that was admitted, in place of what was kept for the key."""
         self._remove(key)
-        lease = Lease(item, program, pool, weight or Weight(), self.clock, buffers, leave, evicted)
+        wanted = self._wanted.pop(key, None) or Credit()
+        lease = Lease(item, program, pool, weight or Weight(), wanted, buffers, leave, evicted)
+        lease.credit.use(self.clock)
         self._leases[key] = lease
         return lease
 
@@ -236,22 +260,18 @@ class GraphStore:
         """What is kept, copied at once: an entry whose objects die lets go of its own at any moment."""
         return self._leases.copy()
 
-    @property
-    def _rest(self) -> int:
-        return _RESTING * self._limit
-
-    def _fits(self, pool: int, weight: Weight) -> bool:
-        if len(self._leases) >= self._limit:
+    def _fits(self, pool: int, weight: Weight, without: frozenset[Hashable] = frozenset()) -> bool:
+        if len(self._leases) - len(without) >= self._limit:
             return False
         if self._memory is None:
             return True
         there = self._shared_with(pool)
         new = 0 if there is not None and there.nbytes >= weight.buffers else weight.buffers
-        return self._bytes({pool: weight.shared}, weight.own + new) <= self._memory
+        return self._bytes({pool: weight.shared}, weight.own + new, without) <= self._memory
 
-    def _bytes(self, shared: dict[int, int], own: int) -> int:
+    def _bytes(self, shared: dict[int, int], own: int, without: frozenset[Hashable] = frozenset()) -> int:
         buffers: dict[int, int] = {}
-        for each in self._all().values():
+        for each in [lease for key, lease in self._all().items() if key not in without]:
             own += each.weight.own + (each.weight.buffers if each.buffers is None else 0)
             shared[each.pool] = max(shared.get(each.pool, 0), each.weight.shared)
             if each.buffers is not None:

@@ -159,7 +159,7 @@ class PaddedRunner:
                     serves = self._otherwise.run
                 elif not (self._writes and self._overlap(leaves)):
                     bucket, placement = found
-                    bucket.lease.last_used = now
+                    bucket.lease.credit.use(now)
                     try:
                         results = bucket.launched(leaves, placement) if chosen is None or chosen.settled else None
                         if results is None:

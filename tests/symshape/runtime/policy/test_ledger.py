@@ -82,8 +82,14 @@ def test_a_failure_makes_an_offer_dearer() -> None:
     ledger, offer = Ledger(), Offer("bucket", 10.0, credit=10.0)
     ledger.failed(offer, 3.0)
     assert (offer.credit, offer.price, ledger.promise.spent) == (0.0, 40.0, 3.0)
+
+
+def test_what_finds_no_room_waits_for_twice_its_credit() -> None:
+    ledger, offer = Ledger(), Offer("bucket", 10.0, credit=20.0)
     ledger.failed(offer, dearer=False)
-    assert offer.price == 40.0
+    assert (offer.credit, offer.price, offer.due) == (20.0, 10.0, 40.0)
+    number, _ = _calls(ledger, 10.0, {"bucket": (offer, 8.0)})
+    assert number == pytest.approx(10, abs=1.5)
 
 
 def test_an_offer_says_what_it_is() -> None:

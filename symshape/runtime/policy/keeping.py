@@ -1,0 +1,70 @@
+"""What leaves where there is no room for something new: whatever has the least credit for each of its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+
+import attrs
+
+from symshape.runtime.policy.ledger import HALF_LIFE
+
+__all__ = ["ASKED", "REPLACES", "Credit", "leaving"]
+
+ASKED = 8
+"""Calls (faded) that want something before anything leaves for it, where nobody says what it would save."""
+REPLACES = 1.5
+"""Factor by which the credit of something new is above that of what leaves for it: making it takes time again."""
+
+
+@attrs.define(eq=False)
+class Credit:
+    """The ms that something made has saved, fading with the calls; or calls, where nobody says what each saves.
+
+    Attributes:
+        gain: ms that each use saves.
+        last_used: number of the call that used it last.
+    """
+
+    gain: float = 1.0
+    last_used: int = 0
+    _amount: float = 0.0
+
+    def use(self, clock: int, times: int = 1) -> None:
+        """Record uses, the last one by the call with this number."""
+        self._amount = self.now(clock) + self.gain * times
+        self.last_used = clock
+
+    def begin(self, amount: float, gain: float, clock: int) -> None:
+        """Start from the credit with which something is made, and what each use is going to save."""
+        self._amount, self.gain, self.last_used = amount, gain, clock
+
+    def now(self, clock: int) -> float:
+        """Return what is left of the credit at the call with this number."""
+        passed: int = clock - self.last_used
+        return self._amount if passed <= 0 else self._amount * 0.5 ** (passed / HALF_LIFE)
+
+
+def leaving(
+    there: Mapping[Hashable, tuple[float, int]], credit: float, fits: Callable[[frozenset[Hashable]], bool]
+) -> list[Hashable] | None:
+    """Return what leaves for something new with this credit; None where what would leave is worth more.
+
+    Args:
+        there: the credit and the bytes of what is there.
+        credit: of what is new.
+        fits: returns whether there is room without these.
+
+    >>> leaving({"a": (5.0, 1), "b": (2.0, 1)}, 4.0, lambda gone: len(gone) >= 1)
+    ['b']
+    >>> leaving({"a": (5.0, 1), "b": (2.0, 1)}, 4.0, lambda gone: len(gone) >= 2)
+    """
+    gone: list[Hashable] = []
+    lost = 0.0
+    for key in sorted(there, key=lambda each: there[each][0] / max(1, there[each][1])):
+        gone.append(key)
+        lost += there[key][0]
+        if REPLACES * lost >= credit:
+            return None
+        if fits(frozenset(gone)):
+            return gone
+    return None
