@@ -19,6 +19,8 @@ Sizes that are new but fit an entry go by ``call_key.read`` and the dispatch tre
 """
 
 from symshape import own_packages  # first: raises where another package is called guards or meta_fns  # noqa: F401
+from symshape.auditing.audit import audit_padding
+from symshape.auditing.report import PaddingAudit
 from symshape.cost.devices import DevicePeaks, measure_device
 from symshape.cost.limit import Limit
 from symshape.cost.roofline import Roofline
@@ -76,6 +78,7 @@ __all__ = [
     "Limit",
     "MissError",
     "Options",
+    "PaddingAudit",
     "Policy",
     "ProgramError",
     "RankError",
@@ -91,6 +94,7 @@ __all__ = [
     "UntestedTorchWarning",
     "VerificationError",
     "Which",
+    "audit_padding",
     "backend_report",
     "bake",
     "compile",

@@ -1,0 +1,275 @@
+"""Elementwise ops: an element of the result depends on the elements of the operands at its own position."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from symshape.auditing.bounds import level_and_low
+from symshape.auditing.broadcasting import broadcast
+from symshape.auditing.domain import (
+    FINITE,
+    LOW,
+    MASKED,
+    Abstract,
+    Coordinate,
+    Dims,
+    Fact,
+    Region,
+    Tag,
+    after,
+    level_of,
+)
+from symshape.auditing.op_calls import name_of_op, target_of
+from symshape.auditing.world import FINITE_NUMBERS, SMALL_SCORES, STRONG, World
+from symshape.graph.steps import Node, Value, map_argument
+
+__all__ = ["chosen", "combine", "pointwise"]
+
+_MODERATE = 100.0  # what is added to a masked score without bringing it back
+_COPIES = frozenset({"_to_copy", "clone", "alias", "detach", "lift_fresh", "contiguous", "expand", "copy"})
+
+
+def pointwise(world: World, node: Node, states: Mapping[Value, Abstract]) -> Abstract:
+    """The result of an elementwise op."""
+    output = target_of(node)
+    reads = list(node.reads)
+    dims, operands = broadcast(world, [states[each] for each in reads], output.spec.sizes)
+    name = name_of_op(node)
+    if name == "masked_fill":
+        value = operands[2] if len(operands) > 2 else _number(dims, node.args[2])
+        return chosen(world, dims, operands[1], value, operands[0])
+    if name == "where" and len(node.args) == 3:
+        parts = iter(operands)
+        given = [next(parts) if isinstance(each, Value) else _number(dims, each) for each in node.args]
+        return chosen(world, dims, given[0], given[1], given[2])
+    return combine(world, name, dims, operands, node, output.spec.dtype)
+
+
+def _number(dims: Dims, value: Any) -> Abstract:
+    """A Python number as an abstract tensor."""
+    if isinstance(value, (bool, int, float)):
+        return Abstract(dims, rest=float(value), level=level_of(float(value)), low=float(value))
+    return Abstract(dims)
+
+
+def combine(
+    world: World, name: str, dims: Dims, operands: Sequence[Abstract], node: Node | None, dtype: torch.dtype
+) -> Abstract:
+    """The result of an elementwise op on operands under common dimensions.
+
+    Args:
+        world: the facts of the audit.
+        name: the op's name.
+        dims: the dimensions.
+        operands: the tensors, in order.
+        node: the step, whose op is computed on known numbers; None for a product that stands for a part of an op.
+        dtype: the dtype of the result.
+    """
+    if node is not None and node.kwargs.get("alpha", 1) != 1:
+        name = "scaled_" + name
+    facts, assumes = {}, set().union(*(each.assumes for each in operands))
+    compared = _compared(name, operands, world)
+    facts.update(compared)
+    regions = dict.fromkeys(region for each in operands for region in each.facts)
+    for region in regions:
+        known = [world.fact_at(each, region) for each in operands]
+        made = _computed(known, node, name)
+        if made is None:
+            made, assumed = _absorbed(name, known, [_level_in(world, each, region) for each in operands], dtype)
+            assumes |= assumed
+        if made is not None:
+            facts[region] = made
+    kept = all(region in facts for region in regions)
+    rest = _computed([each.rest for each in operands], node, name) if kept and not compared else None
+    level, low = level_and_low(name, node, operands, kept, dtype.is_floating_point or dtype.is_complex)
+    dirty = frozenset().union(*(each.dirty for each in operands))
+    cause = next((each.cause for each in operands if each.cause is not None), None)
+    tag = _tag(name, operands, node)
+    made_of = Abstract(dims, dirty, facts, rest, level, low, tag, cause, frozenset(assumes))
+    if rest is not None:
+        made_of = made_of.with_(level=level_of(rest), low=rest)
+    return world.settled(made_of)
+
+
+def chosen(world: World, dims: Dims, condition: Abstract, yes: Abstract, no: Abstract) -> Abstract:
+    """``where(condition, yes, no)`` under common dimensions."""
+    facts: dict[Region, Fact] = {}
+    regions = dict.fromkeys(region for each in (condition, yes, no) for region in each.facts)
+    taken: dict[Region, bool] = {}
+    for region in regions:
+        test = world.fact_at(condition, region)
+        if test is not None:
+            taken[region] = bool(test)
+            number = world.fact_at(yes if test else no, region)
+        else:
+            number, other = world.fact_at(yes, region), world.fact_at(no, region)
+            number = number if number == other else None
+        if number is not None:
+            facts[region] = number
+    dirty = set(condition.dirty)
+    for operand, when in ((yes, True), (no, False)):
+        unread = [region for region, test in taken.items() if test is not when]
+        dirty |= {each for each in operand.dirty if not any(world.implies(each, region) for region in unread)}
+    rest = None
+    if all(region in facts for region in regions) and condition.rest is not None:
+        rest = yes.rest if condition.rest else no.rest
+    level, low = _level_of_choice(condition, yes, no, facts)
+    cause = next((each.cause for each in (condition, yes, no) if each.cause is not None), None)
+    assumes = condition.assumes | yes.assumes | no.assumes
+    return world.settled(Abstract(dims, frozenset(dirty), facts, rest, level, low, None, cause, assumes))
+
+
+def _level_of_choice(
+    condition: Abstract, yes: Abstract, no: Abstract, facts: Mapping[Region, Fact]
+) -> tuple[int, float]:
+    """The level and the lower bound of a choice outside its facts."""
+    parts = [yes, no]
+    if condition.rest is not None and all(region in facts for region in condition.facts):
+        parts = [yes if condition.rest else no]
+    kept = [all(region in facts for region in each.facts) for each in parts]
+    level = max(each.level if fine else each.worst for each, fine in zip(parts, kept, strict=True))
+    low = min(each.low if fine else each.lowest for each, fine in zip(parts, kept, strict=True))
+    return level, low
+
+
+def _level_in(world: World, x: Abstract, region: Region) -> int:
+    """The level of an operand in a region."""
+    fact = world.fact_at(x, region)
+    return x.worst if fact is None else level_of(fact)
+
+
+def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> float | None:
+    """The number that an op makes of known numbers; None where one is unknown or the sign of a zero matters."""
+    if node is None or any(each is None or isinstance(each, str) for each in known):
+        return None
+    numbers: list[float] = [each for each in known if isinstance(each, (int, float))]
+    if not numbers:
+        return None
+    choices = [(0.0, -0.0) if each == 0 else (each,) for each in numbers]
+    found = {_evaluated(node, each) for each in itertools.product(*choices)}
+    if len(found) != 1 or found == {None}:
+        return None
+    return found.pop()
+
+
+def _evaluated(node: Node, numbers: Sequence[float]) -> float | None:
+    """What the op of a node makes of these numbers as its tensors; NaN is no number."""
+    left = iter(numbers)
+
+    def leaf(arg: Any) -> Any:
+        if not isinstance(arg, Value):
+            raise ValueError(arg)  # a size: no one number
+        return torch.tensor(next(left), dtype=torch.float64).to(arg.spec.dtype)
+
+    try:
+        args = [map_argument(each, leaf) for each in node.args]
+        kwargs = {key: map_argument(each, leaf) for key, each in node.kwargs.items()}
+        kwargs = {key: each for key, each in kwargs.items() if key not in ("device", "layout", "pin_memory")}
+        made = node.op(*args, **kwargs)
+        number = float(made.reshape(()).item())
+    except (RuntimeError, ValueError, TypeError, StopIteration, AttributeError, NotImplementedError, OverflowError):
+        return None
+    return None if math.isnan(number) else number + 0.0
+
+
+def _absorbed(
+    name: str, known: Sequence[Fact | None], levels: Sequence[int], dtype: torch.dtype
+) -> tuple[Fact | None, set[str]]:
+    """The number that one known operand alone settles, and what has to be assumed for that."""
+    others = [max([FINITE, *levels[:i], *levels[i + 1 :]]) for i in range(len(levels))]
+    assumes = {FINITE_NUMBERS} if dtype.is_floating_point else set()
+    for number, level in zip(known, others, strict=True):
+        if number is None or isinstance(number, str):
+            continue
+        if name == "mul" and number == 0 and level == FINITE:
+            return 0.0, assumes
+        if name in ("bitwise_and", "logical_and", "__and__") and number == 0:
+            return 0.0, set()
+        if number == 1 and (name == "logical_or" or (name in ("bitwise_or", "__or__") and dtype is torch.bool)):
+            return 1.0, set()
+        if name in ("add", "minimum") and number == -math.inf and level <= LOW:
+            return -math.inf, assumes
+    return _masked(name, known, levels, assumes) if dtype.is_floating_point else (None, set())
+
+
+def _masked(
+    name: str, known: Sequence[Fact | None], levels: Sequence[int], assumes: set[str]
+) -> tuple[Fact | None, set[str]]:
+    """``MASKED`` where a score stays masked: a large negative number was added, or nothing that matters was done."""
+    strong = [each == MASKED or (isinstance(each, float) and each <= STRONG) for each in known]
+    if any(isinstance(each, float) and each > _MODERATE for each in known):
+        return None, set()
+    if name == "add" and any(strong) and all(level <= LOW for level in levels):
+        return MASKED, assumes | {SMALL_SCORES}
+    if name == "maximum" and all(strong):
+        return MASKED, {SMALL_SCORES}
+    if name in _COPIES and all(strong):
+        return MASKED, set()
+    return None, set()
+
+
+_OPPOSITE = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+
+
+def _compared(name: str, operands: Sequence[Abstract], world: World) -> dict[Region, Fact]:
+    """The facts of a comparison of positions with counts of valid positions, or of positions with positions."""
+    if name not in _OPPOSITE or len(operands) != 2:
+        return {}
+    a, b = operands[0].tag, operands[1].tag
+    if a is None or b is None:
+        return {}
+    if a.kind == "count" and b.kind == "position":
+        return _compared(_OPPOSITE[name], (operands[1], operands[0]), world)
+    if a.kind != "position" or a.coordinates[0].slot is None:
+        return {}
+    if b.kind == "count":
+        if name not in ("lt", "ge") or world.side(b.group) != "right":
+            return {}
+        row = _flips(a.coordinates[0], b.offset)
+        return {Region(b.group, (*b.coordinates, row)): 0.0 if name == "lt" else 1.0}
+    return _causal(name, a.coordinates[0], b.coordinates[0])
+
+
+def _flips(position: Coordinate, offset: int) -> Coordinate:
+    """The coordinate of the mask at which a comparison with the count plus ``offset`` flips."""
+    return Coordinate(position.slot, position.offset - offset)
+
+
+def _causal(name: str, a: Coordinate, b: Coordinate) -> dict[Region, Fact]:
+    """The facts of ``a < b`` and its kin between two positions."""
+    above, below = after(a, b), after(b, a)
+    if above is None or below is None:
+        return {}
+    return {
+        "le": {above: 0.0},
+        "lt": {above: 0.0, below: 1.0},
+        "ge": {below: 0.0},
+        "gt": {above: 1.0, below: 0.0},
+    }[name]
+
+
+def _tag(name: str, operands: Sequence[Abstract], node: Node | None) -> Tag | None:
+    """The integers of the result, where positions or counts are copied, or moved by a constant."""
+    if not operands or operands[0].tag is None:
+        return None
+    tag = operands[0].tag
+    if name in _COPIES and len(operands) == 1:
+        return tag
+    if node is None or name not in ("add", "sub") or node.kwargs:
+        return None
+    if len(operands) == 1:
+        number: Any = node.args[1] if len(node.args) > 1 else None
+    else:
+        number = operands[1].constant
+    if not isinstance(number, (int, float)) or isinstance(number, bool) or number != int(number):
+        return None
+    shift = int(number) if name == "add" else -int(number)
+    if tag.kind == "count":
+        return Tag(tag.kind, tag.coordinates, tag.group, tag.offset + shift)
+    (coordinate,) = tag.coordinates
+    return Tag(tag.kind, (Coordinate(coordinate.slot, coordinate.offset + shift),))

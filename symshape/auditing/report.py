@@ -1,0 +1,138 @@
+"""The report of an audit: a verdict for each output, in words and as HTML."""
+
+from __future__ import annotations
+
+from html import escape
+
+import attrs
+
+from symshape.auditing.poison import Difference
+
+__all__ = ["LEAKS", "PROVEN", "UNKNOWN", "OutputAudit", "PaddingAudit", "Step"]
+
+PROVEN, LEAKS, UNKNOWN = "proven", "leaks", "unknown"
+
+
+@attrs.frozen
+class Step:
+    """One op on the way from padding to an output, with the user's line."""
+
+    op: str
+    line: str
+
+    def __str__(self) -> str:
+        return f"{self.op} at {self.line}" if self.line else self.op
+
+
+@attrs.frozen
+class OutputAudit:
+    """The verdict of one output.
+
+    Attributes:
+        name: the output.
+        verdict: ``proven``, ``leaks`` or ``unknown``.
+        where: at which positions the output is unaffected, in words; for a leak where it was compared.
+        assumes: the assumptions of the proof.
+        step: the op at which padding spreads, for leaks and unknown outputs.
+        reason: why it does.
+        repair: what would mend it; empty where no rule knows.
+        path: the ops from the padding to the output.
+        counterexample: two paddings with two answers.
+        breaks: a difference found with padding that the assumptions exclude.
+    """
+
+    name: str
+    verdict: str
+    where: str = ""
+    assumes: tuple[str, ...] = ()
+    step: Step | None = None
+    reason: str = ""
+    repair: str = ""
+    path: tuple[Step, ...] = ()
+    counterexample: Difference | None = None
+    breaks: Difference | None = None
+
+    def __str__(self) -> str:
+        if self.verdict == PROVEN:
+            lines = [f"{self.name}: proven unaffected by padding{f' {self.where}' if self.where else ''}"]
+        elif self.verdict == LEAKS:
+            lines = [f"{self.name}: padding leaks into it"]
+        else:
+            lines = [f"{self.name}: unknown"]
+        if self.step is not None:
+            lines.append(f"  at {self.step}: {self.reason}")
+        if self.repair and self.verdict != PROVEN:
+            lines.append(f"  repair: {self.repair}")
+        if len(self.path) > 1:
+            lines.append("  path: " + " -> ".join(dict.fromkeys(each.op for each in self.path)))
+        if self.counterexample is not None:
+            lines.append(f"  counterexample: {self.counterexample}")
+        lines += [f"  assumes that {each}" for each in self.assumes]
+        if self.breaks is not None:
+            lines.append(f"  outside what is assumed: {self.breaks}")
+        return "\n".join(lines)
+
+
+@attrs.frozen
+class PaddingAudit:
+    """What padding does to the outputs of a program.
+
+    Attributes:
+        program: the name of the function.
+        outputs: a verdict for each output.
+        assumes: what holds of every call that the audit speaks of.
+        notes: what the caller should know about the request.
+        guards: the guards within which the sizes may vary.
+        runs: how many paddings were run on the example.
+    """
+
+    program: str
+    outputs: tuple[OutputAudit, ...]
+    assumes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    guards: tuple[str, ...] = ()
+    runs: int = 0
+
+    @property
+    def proven(self) -> bool:
+        """Whether every output is proven unaffected."""
+        return all(each.verdict == PROVEN for each in self.outputs)
+
+    @property
+    def leaks(self) -> tuple[OutputAudit, ...]:
+        """The outputs into which padding leaks."""
+        return tuple(each for each in self.outputs if each.verdict == LEAKS)
+
+    @property
+    def unknown(self) -> tuple[OutputAudit, ...]:
+        """The outputs of which neither is known."""
+        return tuple(each for each in self.outputs if each.verdict == UNKNOWN)
+
+    def __getitem__(self, name: str) -> OutputAudit:
+        """The verdict of an output, by its name."""
+        return next(each for each in self.outputs if each.name == name)
+
+    def __str__(self) -> str:
+        counts = [f"{sum(each.verdict == kind for each in self.outputs)} {kind}" for kind in (PROVEN, LEAKS, UNKNOWN)]
+        lines = [f"{self.program}: {', '.join(counts)} ({self.runs} paddings run)"]
+        lines += [f"  {line}" for each in self.outputs for line in str(each).splitlines()]
+        lines += [f"assumed: {each}" for each in self.assumes]
+        lines += [f"note: {each}" for each in self.notes]
+        if self.guards:
+            lines.append(f"for all sizes with {' and '.join(self.guards)}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        colours = {PROVEN: "#2a7d2a", LEAKS: "#b3261e", UNKNOWN: "#8a6d00"}
+        rows = []
+        for each in self.outputs:
+            _, _, details = str(each).partition("\n")
+            rows.append(
+                f"<tr><td><code>{escape(each.name)}</code></td>"
+                f"<td style='color:{colours[each.verdict]}'><b>{each.verdict}</b></td>"
+                f"<td><pre style='white-space:pre-wrap'>{escape(each.where)}\n{escape(details)}</pre></td></tr>"
+            )
+        said = [f"assumed: {each}" for each in self.assumes] + [f"note: {each}" for each in self.notes]
+        head = f"<p><b>{escape(self.program)}</b>: padding, {self.runs} paddings run</p>"
+        table = "<table><tr><th>output</th><th>verdict</th><th>why</th></tr>" + "".join(rows) + "</table>"
+        return f"<div>{head}{table}{''.join(f'<p>{escape(each)}</p>' for each in said)}</div>"

@@ -1,0 +1,263 @@
+"""The table of rules: for each op, what its results depend on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+
+from symshape.auditing import layers
+from symshape.auditing.bounds import ELEMENTWISE
+from symshape.auditing.broadcasting import broadcast
+from symshape.auditing.domain import ANYTHING, FINITE, Abstract, Coordinate, Fact, Region, Tag, after, level_of
+from symshape.auditing.matrices import MATRICES
+from symshape.auditing.mixing import reduced, scanned, softmax
+from symshape.auditing.moving import MOVES
+from symshape.auditing.op_calls import name_of_op, target_of
+from symshape.auditing.picking import blurred
+from symshape.auditing.pointwise import combine, pointwise
+from symshape.auditing.selecting import SELECTIONS
+from symshape.auditing.world import World
+from symshape.graph.steps import Node, Value, arguments_by_name
+
+__all__ = ["results"]
+
+States = Mapping[Value, Abstract]
+Rule = Callable[[World, Node, States], list[Abstract]]
+
+_REDUCTIONS = [
+    "sum",
+    "mean",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "prod",
+    "any",
+    "all",
+    "argmax",
+    "argmin",
+    "var",
+    "std",
+    "var_mean",
+    "std_mean",
+    "norm",
+    "linalg_vector_norm",
+    "logsumexp",
+    "nansum",
+    "count_nonzero",
+    "nanmean",
+    "median",
+    "nanmedian",
+    "mode",
+    "aminmax",
+]
+_REPAIRS = {
+    **dict.fromkeys(("mean", "nanmean"), "divide the sum of x * mask by the sum of the mask"),
+    **dict.fromkeys(("sum", "norm", "linalg_vector_norm", "any"), "multiply by the mask before"),
+    **dict.fromkeys(("amax", "max", "argmax", "logsumexp"), "set padding to minus infinity before (masked_fill)"),
+    **dict.fromkeys(("amin", "min", "argmin"), "set padding to infinity before (masked_fill)"),
+}
+
+
+def results(world: World, node: Node, states: States) -> list[Abstract]:
+    """What is known of the results of a step, in the order of its outputs; of its first argument where it has none."""
+    name = name_of_op(node)
+    rule = _RULES.get(name)
+    targets = [each for each in node.outputs if each is not None] or list(node.reads[:1])
+    if node.op.namespace == "aten" and rule is not None:
+        found = rule(world, node, states)
+        if all(len(each.dims) == target.spec.dim for each, target in zip(found, targets, strict=False)):
+            missing = targets[len(found) :]
+            return [*found, *(_unknown(world, node, states, each, known=True) for each in missing)]
+    return [_unknown(world, node, states, each, known=False) for each in targets]
+
+
+def _unknown(world: World, node: Node, states: States, target: Value, *, known: bool) -> Abstract:
+    reason = f"{node.op} mixes positions" if known else f"no rule knows {node.op}"
+    cause = world.causes(reason, known=known)
+    return blurred(world, [states[each] for each in node.reads], world.slot_dims(target.spec.sizes), cause)
+
+
+def _elementwise(world: World, node: Node, states: States) -> list[Abstract]:
+    return [pointwise(world, node, states)]
+
+
+def _reduction(world: World, node: Node, states: States) -> list[Abstract]:
+    given = arguments_by_name(node)
+    x = states[node.reads[0]]
+    dim = given.get("dim")
+    rank = len(x.dims)
+    chosen = range(rank) if dim is None or dim in ([], ()) else [dim] if isinstance(dim, int) else dim
+    dimensions = [each % rank for each in chosen] if rank else []
+    cause = world.causes(f"{name_of_op(node)} runs over padding", _REPAIRS.get(name_of_op(node), ""))
+    made = reduced(world, name_of_op(node), x, dimensions, bool(given.get("keepdim", False)), cause)
+    return [made, *(made.with_(facts={}, rest=None, tag=None, low=-math.inf) for _ in node.outputs[1:])]
+
+
+def _softmax(world: World, node: Node, states: States) -> list[Abstract]:
+    given = arguments_by_name(node)
+    x = states[node.reads[0]]
+    dim = given["dim"] % len(x.dims) if x.dims else 0
+    if not x.dims:
+        return [x.with_(facts={}, rest=None, level=ANYTHING)]
+    return [softmax(world, x, dim, logarithm="log" in name_of_op(node))]
+
+
+def _scan(world: World, node: Node, states: States) -> list[Abstract]:
+    x = states[node.reads[0]]
+    dim = arguments_by_name(node)["dim"]
+    cause = world.causes("a running sum passes padding before valid positions", "multiply by the mask first")
+    found = scanned(world, x, dim % len(x.dims), cause) if x.dims else x
+    return [found for _ in range(max(1, len(node.outputs)))]
+
+
+def _dropout(world: World, node: Node, states: States) -> list[Abstract]:
+    x = states[node.reads[0]]
+    noise = Abstract(x.dims, level=FINITE)
+    made = combine(world, "mul", x.dims, [x, noise], None, torch.float32)
+    return [made, noise][: max(1, len(node.outputs))]
+
+
+def _random(world: World, node: Node, states: States) -> list[Abstract]:
+    """Random numbers: the same in both calls, whose generators start alike."""
+    dirty = any(states[each].dirty for each in node.reads) and not node.op._schema.is_mutable
+    if dirty:
+        return [_unknown(world, node, states, target_of(node), known=True)]
+    return [Abstract(world.slot_dims(target_of(node).spec.sizes), level=FINITE)]
+
+
+def _loss(world: World, node: Node, states: States) -> list[Abstract]:
+    """Elementwise losses and their mean or sum."""
+    first, second = node.reads[:2]
+    wide = first if first.spec.dim >= second.spec.dim else second
+    dims, operands = broadcast(world, [states[first], states[second]], wide.spec.sizes)
+    made = combine(world, "sub", dims, operands, None, target_of(node).spec.dtype).with_(low=0.0)
+    made = made if name_of_op(node) != "binary_cross_entropy" else made.with_(level=ANYTHING)
+    if arguments_by_name(node).get("reduction", 1) == 0:
+        return [made]
+    cause = world.causes(
+        "a loss counts the positions of padding",
+        "divide the sum of loss * mask (reduction='none') by the sum of the mask",
+    )
+    return [reduced(world, "sum", made, range(len(dims)), False, cause)]
+
+
+_RANDOM = ("rand", "randn", "randint", "rand_like", "randn_like", "uniform", "normal", "bernoulli", "normal_functional")
+_LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "soft_margin_loss", "kl_div")
+
+
+def _neighbours(world: World, node: Node, states: States) -> list[Abstract]:
+    """Pools and unfolding: an output depends on its neighbours."""
+    cause = world.causes("neighbours are read, and those at padding are not zero", "multiply by the mask before")
+    reads = [world.settled(states[each]) for each in node.reads]
+    return [
+        blurred(world, reads, world.slot_dims(each.spec.sizes), cause).with_(level=max(x.worst for x in reads))
+        for each in node.outputs
+        if each is not None
+    ]
+
+
+_NEIGHBOURS = (
+    "im2col col2im avg_pool1d avg_pool2d max_pool1d max_pool2d max_pool2d_with_indices adaptive_avg_pool1d "
+    "adaptive_avg_pool2d _adaptive_avg_pool2d unfold upsample_nearest1d upsample_linear1d upsample_bilinear2d"
+)
+
+
+def _arange(world: World, node: Node, states: States) -> list[Abstract]:
+    given = arguments_by_name(node)
+    start, step = world.size(given.get("start", 0)), world.size(given.get("step", 1))
+    dims = world.slot_dims(target_of(node).spec.sizes)
+    tag = None
+    if isinstance(start, int) and isinstance(step, int) and step == 1 and dims[0]:
+        tag = Tag("position", (Coordinate(dims[0][0], start),))
+    low = float(start) if isinstance(start, int) and isinstance(step, int) and step > 0 else -math.inf
+    return [Abstract(dims, level=FINITE, low=low, tag=tag)]
+
+
+_NUMBERS = {"zeros": 0.0, "zeros_like": 0.0, "new_zeros": 0.0, "ones": 1.0, "ones_like": 1.0, "new_ones": 1.0}
+_NUMBERS |= {"zero": 0.0}
+
+
+def _filled(world: World, node: Node, states: States) -> list[Abstract]:
+    given = arguments_by_name(node)
+    name = name_of_op(node)
+    target = target_of(node)
+    dims = world.slot_dims(target.spec.sizes)
+    number = _NUMBERS.get(name, given.get("fill_value", given.get("s", given.get("value"))))
+    if isinstance(number, Value):
+        value = states[number]
+        return (
+            [value.with_(dims=dims, tag=None)]
+            if not value.dirty and not value.dims
+            else [blurred(world, [value], dims, world.causes("filled with a number that depends on padding"))]
+        )
+    if not isinstance(number, (bool, int, float)):
+        return [Abstract(dims, level=FINITE if number is not None else ANYTHING)]
+    if not target.spec.dtype.is_floating_point:
+        number = bool(number) if target.spec.dtype is torch.bool else int(number)
+    return [Abstract(dims, rest=float(number), level=level_of(float(number)), low=float(number))]
+
+
+def _copied(world: World, node: Node, states: States) -> list[Abstract]:
+    source = states[node.reads[1]]
+    dims, (moved,) = broadcast(world, [source], node.reads[0].spec.sizes)
+    return [world.settled(moved.with_(dims=dims, tag=None))]
+
+
+def _triangle(world: World, node: Node, states: States) -> list[Abstract]:
+    x = states[node.reads[0]]
+    diagonal = arguments_by_name(node).get("diagonal", 0)
+    row, column = x.dims[-2:]
+    facts: dict[Region, Fact] = {region: fact for region, fact in x.facts.items() if fact == 0}
+    region = None
+    if len(row) == len(column) == 1 and isinstance(diagonal, int):
+        if name_of_op(node) == "tril":
+            region = after(Coordinate(column[0]), Coordinate(row[0], diagonal))
+        else:
+            region = after(Coordinate(row[0]), Coordinate(column[0], -diagonal))
+    if region is not None:
+        facts[region] = 0.0
+    rest = x.constant if region is not None else None
+    level = x.level if len(facts) >= len(x.facts) + (region is not None) else x.worst
+    return [world.settled(x.with_(facts=facts, rest=rest, level=level, low=min(0.0, x.lowest), tag=None))]
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax"), _softmax),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), _scan),
+    **dict.fromkeys(("native_dropout", "dropout"), _dropout),
+    **dict.fromkeys((*_NUMBERS, "full", "full_like", "new_full", "scalar_tensor", "fill"), _filled),
+    **dict.fromkeys(("tril", "triu"), _triangle),
+    **dict.fromkeys(_RANDOM, _random),
+    **dict.fromkeys(_NEIGHBOURS.split(), _neighbours),
+    **dict.fromkeys(_LOSSES, _loss),
+    "arange": _arange,
+    "copy": _copied,
+    **MOVES,
+    **SELECTIONS,
+    **MATRICES,
+    **dict.fromkeys(("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm"), layers.layer_norm),
+    **dict.fromkeys(("native_group_norm", "group_norm"), layers.group_norm),
+    **dict.fromkeys(
+        (
+            *("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm"),
+            *("_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
+        ),
+        layers.batch_norm,
+    ),
+    **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution"), layers.convolution),
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), layers.recurrent),
+    **dict.fromkeys(
+        (
+            *("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention"),
+            *("_scaled_dot_product_efficient_attention", "scaled_dot_product_attention"),
+            *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math"),
+        ),
+        layers.fused_attention,
+    ),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), layers.nll_loss),
+}

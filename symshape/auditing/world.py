@@ -1,0 +1,188 @@
+"""What the rules of an audit ask and assume: equality of sizes, the side of the padding, assumptions in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from guards.asking.ladder import Effort
+from guards.asking.questions import ask
+from guards.facts.facts import Facts
+from guards.terms import arithmetic, boolean, fold
+from guards.terms.term import Op, Term
+from symshape.auditing.domain import (
+    AFTER,
+    EVERYWHERE,
+    MASKED,
+    Abstract,
+    Cause,
+    Coordinate,
+    Dims,
+    Fact,
+    Region,
+    Slot,
+)
+from symshape.graph.program import Program
+
+__all__ = ["FINITE_NUMBERS", "MASKED_ROWS", "SMALL_SCORES", "STRONG", "World", "size_of"]
+
+FINITE_NUMBERS = "numbers are finite: padding, valid data and what is computed from them (0 times NaN is NaN)"
+SMALL_SCORES = "scores are small beside the mask's large negative number"
+MASKED_ROWS = "every softmax at a valid position sees at least one score that is not masked"
+STRONG = -1e4  # scores are masked by adding this or less: exp(-1e4) is 0 in every floating dtype
+
+
+def size_of(size: Any) -> Term | int:
+    """A size of a tensor as an int or a formula."""
+    found = getattr(size, "term", size)
+    if isinstance(found, Term) and found.op is Op.CONST:
+        return int(found.value)
+    return found  # type: ignore[no-any-return]
+
+
+def _equalities(conditions: Iterable[Term]) -> dict[Term, Term]:
+    """The symbols that conditions make equal to a number or to another symbol."""
+    found: dict[Term, Term] = {}
+    for condition in conditions:
+        if condition.op is not Op.EQ:
+            continue
+        constant, parts = arithmetic.split(fold.substitute(condition.args[0], found))
+        symbols = [(term, factor) for term, factor in parts if term.op is Op.SYMBOL and abs(factor) == 1]
+        if len(symbols) != len(parts) or not 1 <= len(parts) <= 2:
+            continue
+        (one, factor), *others = sorted(symbols, key=lambda each: each[0].name, reverse=True)
+        if others and (constant or others[0][1] == factor):
+            continue
+        equal = others[0][0] if others else arithmetic.const(-constant * factor)
+        found = {key: fold.substitute(value, {one: equal}) for key, value in found.items()}
+        found[one] = equal
+    return found
+
+
+class World:
+    """What holds in all calls that an audit speaks of.
+
+    Attributes:
+        sides: for each group ``right``, ``left`` or ``any``: where each row of its mask has the padding.
+        filled_rows: for each group, whether each row of its mask has a valid position.
+        lengths: the size of the last dimension of each group's mask.
+        step: the step that is being interpreted.
+    """
+
+    def __init__(
+        self, program: Program, lengths: Sequence[Any], sides: Sequence[str], filled_rows: Sequence[bool]
+    ) -> None:
+        self.sides = sides
+        self.filled_rows = filled_rows
+        self.lengths = lengths
+        self.step: Any = None
+        self._hints = {name: each.hint for name, each in program.symbols.items() if each.hint is not None}
+        conditions = [guard.term for guard in program.guards]
+        self._facts = Facts.make({}, conditions)
+        self._equal = _equalities(conditions)
+
+    def side(self, group: int) -> str:
+        """The side of the padding in a group; empty for special regions."""
+        return self.sides[group] if group >= 0 else ""
+
+    def filled(self, group: int) -> bool:
+        """Return whether each row of a group's mask has a valid position; true for special regions."""
+        return group < 0 or self.filled_rows[group]
+
+    def size(self, size: Any) -> Term | int:
+        """A size as an int or a formula, in which symbols that the guards fix are replaced."""
+        found = size_of(size)
+        return size_of(fold.substitute(found, self._equal)) if isinstance(found, Term) else found
+
+    def same(self, a: Any, b: Any) -> bool:
+        """Return whether two sizes are equal in every call, provably."""
+        a, b = self.size(a), self.size(b)
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        a, b = arithmetic.integer(a), arithmetic.integer(b)
+        if a is b:
+            return True
+        try:
+            if fold.evaluate(a, self._hints) != fold.evaluate(b, self._hints):
+                return False
+        except (KeyError, ZeroDivisionError):
+            pass
+        return ask(self._facts, boolean.eq(a, b), effort=Effort.CHEAP, only=True) is True
+
+    def slot_dims(self, sizes: Iterable[Any]) -> Dims:
+        """New slots for a tensor of these sizes."""
+        found = [self.size(size) for size in sizes]
+        return tuple(() if isinstance(size, int) and size == 1 else (Slot(size),) for size in found)
+
+    def causes(self, reason: str, repair: str = "", *, known: bool = True) -> Cause:
+        """The cause of a spread at the step that is being interpreted."""
+        return Cause(self.step, reason, repair, known)
+
+    def settled(self, x: Abstract, cause: Cause | None = None) -> Abstract:
+        """``x`` without dirty regions that are empty, or in which its facts say what stands there.
+
+        ``cause`` says why it is dirty everywhere, where nothing else says so yet.
+        """
+        covering = [region for region, fact in x.facts.items() if fact != MASKED]
+        dirty = frozenset(
+            each
+            for each in x.dirty
+            if not self._is_empty(each) and not any(self.implies(each, other) for other in covering)
+        )
+        wanted = (x.cause or cause or Cause(self.step, "")) if EVERYWHERE in dirty else None
+        if EVERYWHERE in dirty:
+            dirty = frozenset((EVERYWHERE,))
+        return x if dirty == x.dirty and wanted is x.cause else x.with_(dirty=dirty, cause=wanted)
+
+    def _is_empty(self, region: Region) -> bool:
+        """Return whether the mask is never 0 there: at the first position of right-padded rows, the last of others."""
+        if region.group < 0 or not self.filled(region.group) or not region.coordinates:
+            return False
+        last = region.coordinates[-1]
+        if last.slot is not None:
+            return False
+        return last.offset == {"right": 0, "left": -1}.get(self.side(region.group), math.nan)
+
+    def implies(self, region: Region, other: Region) -> bool:
+        """Return whether one region lies within another one, by the side of the padding."""
+        if region == other or other == EVERYWHERE:
+            return True
+        if region.group != other.group or region.group < 0 or self.side(region.group) == "any":
+            return False
+        *rows, last = region.coordinates
+        *other_rows, other_last = other.coordinates
+        if rows != other_rows or last.slot is not other_last.slot or last.slot is None:
+            return False
+        if self.side(region.group) == "right":
+            return last.offset <= other_last.offset
+        return last.offset >= other_last.offset
+
+    def fact_at(self, x: Abstract, region: Region) -> Fact | None:
+        """The number that an abstract tensor holds in a region; None where that is not known."""
+        if x.constant is not None:
+            return x.constant
+        for other, fact in x.facts.items():
+            if self.implies(region, other):
+                return fact
+        return None
+
+    def along(self, region: Region, slot: Slot) -> Coordinate | None:
+        """The coordinate of a region that runs along a slot and is the position within a row; None if there is none."""
+        if region.group < 0 or not region.coordinates or region.coordinates[-1].slot is not slot:
+            return None
+        return region.coordinates[-1]
+
+    def causal(self, x: Abstract, slot: Slot) -> Mapping[Slot, int]:
+        """For each slot whose index bounds that along ``slot``: by how much.
+
+        In the facts of ``x``, elements do not count whose index along ``slot`` is larger than that along the other slot
+        plus the number.
+        """
+        found: dict[Slot, int] = {}
+        for region in x.facts:
+            if region.group == AFTER and region.coordinates[0].slot is slot:
+                key, query = region.coordinates
+                if query.slot is not None:
+                    found[query.slot] = query.offset - key.offset
+        return found
