@@ -9,7 +9,7 @@ import attrs
 import torch
 
 from guards.terms.term import Term
-from symshape.auditing.domain import ANYTHING, FINITE, Abstract, Cause, Coordinate, Region, Tag
+from symshape.auditing.domain import ANYTHING, FINITE, Abstract, Cause, Coordinate, Region, Slot, Tag
 from symshape.auditing.interpreter import Interpretation
 from symshape.auditing.poison import (
     INFINITE,
@@ -70,8 +70,8 @@ def audit_padding(
         padding: ``finite``: padding holds finite numbers; ``anything``: infinities and NaN too.
         side: ``right``, ``left`` or ``any``: where rows have their padding.  Without it, as in the example.
 
-    A proof may need assumptions, which the report lists.  ``0 * x`` is 0 only for a finite ``x``.  A score plus -1e9 has
-    the weight 0 only beside scores that are small.  What breaks the proof outside its assumptions is listed too.
+    A proof may need assumptions, which the report lists.  ``0 * x`` is 0 only for a finite ``x``.  A score plus -1e9
+    has the weight 0 only beside scores that are small.  The report lists what breaks a proof outside its assumptions.
 
     Raises:
         InputError: the request does not fit the example, or the example has no padding.
@@ -142,26 +142,22 @@ class _Audit:
         found = Abstract(dims, level=level)
         for number, group in enumerate(self._request.groups):
             if path in group.dims:
-                if not all(dims[i] for i in group.dims[path]):
-                    continue
-                region = Region(number, tuple(Coordinate(dims[i][0]) for i in group.dims[path]))
+                region = Region(number, tuple(_coordinate(dims[i]) for i in group.dims[path]))
                 if path in self._request.fixed:
                     found = found.with_(facts={**found.facts, region: float(self._request.fixed[path])})
                 else:
                     found = found.with_(dirty=found.dirty | {region})
             if path == group.source:
                 found = self._mask(number, found, value)
-        return found
+        return self._world.settled(found)
 
     def _mask(self, number: int, x: Abstract, value: Value) -> Abstract:
         group = self._request.groups[number]
         dims = x.dims
         if group.kind == "lengths":
-            return x.with_(tag=Tag("count", (Coordinate(dims[0][0]),), number), low=0.0) if dims[0] else x
+            return x.with_(tag=Tag("count", (_coordinate(dims[0]),), number), low=0.0)
         places = [0, len(dims) - 1] if group.valid.dim() == 2 else [len(dims) - 1]
-        if not all(dims[i] for i in places):
-            return x
-        region = Region(number, tuple(Coordinate(dims[i][0]) for i in places))
+        region = Region(number, tuple(_coordinate(dims[i]) for i in places))
         rest = group.valid_number
         low = -float("inf") if rest is None else rest
         return x.with_(facts={region: group.padding_number}, rest=rest, level=FINITE, low=low)
@@ -187,9 +183,8 @@ class _Audit:
                 return next((self._found.numbers[s.name] for s in symbols if s.name in self._found.numbers), None)
             return None
         for region in output.state.dirty:
-            plain = region.group >= 0 and all(
-                each.slot is not None and each.through is None for each in region.coordinates
-            )
+            plain = region.group >= 0 and all(each.through is None for each in region.coordinates)
+            plain = plain and region.coordinates[-1].slot is not None
             if not plain:
                 return output.state.cause or Cause(None, "it is taken from a position that may be padding")
             if not self._own_position(region):
@@ -277,6 +272,9 @@ class _Audit:
             group = self._request.groups[region.group]
             parts = []
             for each in region.coordinates:
+                if each.slot is None:
+                    parts.append(str(each.offset))
+                    continue
                 place = next(i for i, dim in enumerate(output.state.dims) if each.slot in dim)
                 merged = len(output.state.dims[place]) > 1
                 parts.append(f"i{place}{'*' if merged else ''}" + (f"{each.offset:+d}" if each.offset else ""))
@@ -325,6 +323,11 @@ class _Audit:
             same = [each for each in dirty if self._found.states[each].cause is cause]
             value = next(iter(same or dirty), None)
         return tuple(reversed(found))
+
+
+def _coordinate(dim: tuple[Slot, ...]) -> Coordinate:
+    """The index along a dimension; 0 for one of size 1."""
+    return Coordinate(dim[0]) if dim else Coordinate(None, 0)
 
 
 def _step_of(node: Node) -> Step:

@@ -198,10 +198,13 @@ def _holds(group: Group, region: Region, state: Abstract, shape: Sequence[int], 
     indices, outside = [], torch.zeros((), dtype=torch.bool)
     mask = group.valid.cpu()
     for axis, coordinate in enumerate(region.coordinates):
+        if coordinate.slot is None:
+            indices.append(torch.tensor(coordinate.offset % mask.shape[axis]))
+            continue
         place = next(i for i, dim in enumerate(state.dims) if coordinate.slot in dim)
         dim = state.dims[place]
         sizes = [int(fold.evaluate(arithmetic.integer(slot.size), hints)) for slot in dim]
-        at = dim.index(coordinate.slot)  # type: ignore[arg-type]
+        at = dim.index(coordinate.slot)
         grid = torch.arange(shape[place]).div(math.prod(sizes[at + 1 :]), rounding_mode="floor") % sizes[at]
         grid = grid + coordinate.offset
         view = [1] * len(shape)

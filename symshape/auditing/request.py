@@ -210,12 +210,12 @@ def _mask(
     given = arguments.get(name)
     if not isinstance(given, torch.Tensor):
         raise InputError(f"valid={valid!r} names no tensor of the example")
-    if given.dim() == 1 and not given.is_floating_point() and given.dtype is not torch.bool and not inverted:
-        if given.shape[0] != size or bool((given > 1).any()):
-            lengths = given.reshape(-1, 1)
-            if bool((given > size).any()) or bool((given < 0).any()):
-                raise InputError(f"{name} holds lengths that are larger than {size}, or negative")
-            return torch.arange(size, device=given.device) < lengths, name, "lengths", False, (0.0, 1.0)
+    counts = given.dim() == 1 and not given.is_floating_point() and given.dtype is not torch.bool and not inverted
+    if counts and (given.shape[0] != size or bool((given > 1).any())):
+        lengths = given.reshape(-1, 1)
+        if bool((given > size).any()) or bool((given < 0).any()):
+            raise InputError(f"{name} holds lengths that are larger than {size}, or negative")
+        return torch.arange(size, device=given.device) < lengths, name, "lengths", False, (0.0, 1.0)
     shape = [given.shape[0], given.shape[-1]] if given.dim() > 1 else [given.shape[0]]
     if given.numel() != torch.Size(shape).numel() or given.shape[-1] != size:
         raise InputError(f"valid={valid!r} is {tuple(given.shape)}: a mask of (rows, {size}) or lengths are needed")
