@@ -184,7 +184,6 @@ class _Audit:
             return None
         for region in output.state.dirty:
             plain = region.group >= 0 and all(each.through is None for each in region.coordinates)
-            plain = plain and region.coordinates[-1].slot is not None
             if not plain:
                 return output.state.cause or Cause(None, "it is taken from a position that may be padding")
             if not self._own_position(region):
@@ -268,7 +267,7 @@ class _Audit:
         if output.state is None:
             return ""
         texts = []
-        for region in sorted(output.state.dirty, key=lambda each: (each.group, str(each.coordinates))):
+        for region in output.state.dirty:
             group = self._request.groups[region.group]
             parts = []
             for each in region.coordinates:
@@ -279,6 +278,7 @@ class _Audit:
                 merged = len(output.state.dims[place]) > 1
                 parts.append(f"i{place}{'*' if merged else ''}" + (f"{each.offset:+d}" if each.offset else ""))
             texts.append(f"{group.source or group.name}[{', '.join(parts)}]")
+        texts.sort()
         return f"where {' and '.join(texts)} {'is' if len(texts) == 1 else 'are'} valid" if texts else ""
 
     def _assumed(self) -> tuple[str, ...]:

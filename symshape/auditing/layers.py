@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from symshape.auditing.broadcasting import referenced
+from symshape.auditing.broadcasting import broadcast, referenced
 from symshape.auditing.domain import ANYTHING, EVERYWHERE, FINITE, Abstract, Coordinate, Slot
 from symshape.auditing.mixing import attention, mixed, scanned
 from symshape.auditing.op_calls import target_of
 from symshape.auditing.picking import blurred
+from symshape.auditing.pointwise import combine, inverted
 from symshape.auditing.world import World
 from symshape.graph.steps import Node, Value, arguments_by_name
 
-__all__ = ["batch_norm", "convolution", "fused_attention", "group_norm", "layer_norm", "nll_loss", "recurrent"]
+__all__ = ["batch_norm", "convolution", "fused_attention", "group_norm", "heads", "layer_norm", "nll_loss", "recurrent"]
 
 States = Mapping[Value, Abstract]
 
@@ -144,6 +145,34 @@ def fused_attention(world: World, node: Node, states: States) -> list[Abstract]:
         if each is not None
     ]
     return [made, *rest]
+
+
+def heads(world: World, node: Node, states: States) -> list[Abstract]:
+    """Multi-head attention, and a whole encoder layer, as one op: they mix channels, and positions by attention."""
+    given = arguments_by_name(node)
+    inputs = [given[name] for name in ("query", "key", "value", "src") if name in given]
+    mask = given.get("mask")
+    others = [states[each] for each in node.reads if each not in inputs and each is not mask]
+    why = world.causes("attention of a kind that no rule knows", known=False)
+    kind = given.get("mask_type", 1 if mask is not None else None)
+    if any(each.dirty for each in others) or (mask is not None and kind != 1) or any(x.spec.dim != 3 for x in inputs):
+        operands = [states[each] for each in node.reads]
+        return [
+            blurred(world, operands, world.slot_dims(each.spec.sizes), why) for each in node.outputs if each is not None
+        ]
+    sides = [mixed(world, states[each], [2], world.causes("channels are mixed")) for each in inputs]
+    query, key, value = sides if len(sides) == 3 else sides * 3
+    level = FINITE if all(each.worst == FINITE for each in others) else ANYTHING
+    sizes = (*inputs[0].spec.sizes[:2], inputs[-1].spec.sizes[2])
+    hidden = None if mask is None else states[mask].with_(dims=(states[mask].dims[0], (), states[mask].dims[1]))
+    seen = None if hidden is None else inverted(hidden)
+    keys, width = inputs[-1].spec.sizes[1], inputs[-1].spec.sizes[2]
+    made, weights = attention(world, query, key, value, seen, True, False, sizes, keys, width, weights=True)
+    if len(sides) == 1:  # the residual of an encoder layer, its norms and linear layers
+        dims, operands = broadcast(world, [made, sides[0]], sizes)
+        made = combine(world, "add", dims, operands, None, inputs[0].spec.dtype)
+    found = [mixed(world, made, [2], why, max(level, made.level)), weights.with_(facts={}, rest=None)]
+    return found[: len([each for each in node.outputs if each is not None])]
 
 
 def nll_loss(world: World, node: Node, states: States) -> list[Abstract]:

@@ -188,8 +188,10 @@ def attention(
     sizes: Sequence[Any],
     keys: Any,
     width: Any,
+    *,
+    weights: bool = False,
 ) -> tuple[Abstract, Abstract]:
-    """Attention and its log-sum-exp: ``sizes`` of the result, number of keys, width of a query."""
+    """Attention and its log-sum-exp, or its weights: ``sizes`` of the result, number of keys, width of a query."""
     if len(key.dims) > 3 and len(query.dims) == len(key.dims):
         key, value = _same_heads(world, query, key), _same_heads(world, query, value)
     swapped = key.with_(dims=(*key.dims[:-2], key.dims[-1], key.dims[-2]))
@@ -202,13 +204,13 @@ def attention(
         later = after(Coordinate(scores.dims[-1][0]), Coordinate(scores.dims[-2][0]))
         facts = scores.facts if later is None else {**scores.facts, later: -math.inf}
         scores = world.settled(scores.with_(facts=facts, assumes=scores.assumes | {FINITE_NUMBERS}))
-    weights = softmax(world, scores, len(scores.dims) - 1)
+    shares = softmax(world, scores, len(scores.dims) - 1)
     unmasked = world.causes(
         "attention to keys and values at padding positions",
         "pass an attention mask that hides padding keys; if it is passed, padding must be finite (0 * NaN is NaN)",
     )
-    made = contraction(world, weights, value, sizes, keys, dtype, unmasked)
-    return made, reduced(world, "logsumexp", weights, [len(scores.dims) - 1], False, unmasked)
+    made = contraction(world, shares, value, sizes, keys, dtype, unmasked)
+    return made, shares if weights else reduced(world, "logsumexp", shares, [len(scores.dims) - 1], False, unmasked)
 
 
 def _same_heads(world: World, query: Abstract, other: Abstract) -> Abstract:

@@ -124,6 +124,12 @@ def chosen(world: World, dims: Dims, condition: Abstract, yes: Abstract, no: Abs
     return world.settled(Abstract(dims, frozenset(dirty), facts, rest, level, low, None, cause, assumes))
 
 
+def inverted(x: Abstract) -> Abstract:
+    """The negation of a tensor of truth values."""
+    facts = {region: float(not fact) for region, fact in x.facts.items() if not isinstance(fact, str)}
+    return x.with_(facts=facts, rest=None if x.rest is None else float(not x.rest), low=0.0, tag=None)
+
+
 def _level_of_choice(
     condition: Abstract, yes: Abstract, no: Abstract, facts: Mapping[Region, Fact]
 ) -> tuple[int, float]:

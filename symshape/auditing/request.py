@@ -75,12 +75,17 @@ class Request:
         return tuple(arguments[name] for name in self.positional), rest
 
     def dynamic(self) -> dict[str, Any]:
-        """Which sizes of the arguments vary: those that a mask names share a symbol."""
+        """Which sizes of the arguments vary: those that a mask names share a symbol.
+
+        Other sizes of padded arguments and masks, such as a number of channels, do not vary.
+        """
         found: dict[str, Any] = {}
+        named = {name for group in self.groups for name in (*group.dims, group.source)}
         for name, each in self.arguments.items():
             leaves = pytree.tree_leaves(each)
             if isinstance(each, torch.Tensor):
-                found[name] = dict.fromkeys(range(each.dim()), Policy.AUTO)
+                policy = Policy.STATIC if name in named else Policy.AUTO
+                found[name] = dict.fromkeys(range(each.dim()), policy)
             elif leaves and all(isinstance(leaf, torch.Tensor) for leaf in leaves):
                 found[name] = Policy.AUTO
         for group in self.groups:
@@ -173,6 +178,8 @@ def _group(
                 raise InputError(f"padded= names the argument {argument!r}, which is no tensor of the example")
             if not -given.dim() <= dim < given.dim():
                 raise InputError(f"padded= names dimension {dim} of {argument}, which has {given.dim()} dimensions")
+            if label == name and argument in places:
+                raise InputError(f"padded= names two dimensions of {argument} {name}: give them two names")
             if label == name:
                 places[argument] = dim % given.dim()
     sizes = {arguments[argument].shape[dim] for argument, dim in places.items()}

@@ -259,5 +259,6 @@ _RULES: dict[str, Rule] = {
         ),
         layers.fused_attention,
     ),
+    **dict.fromkeys(("_native_multi_head_attention", "_transformer_encoder_layer_fwd"), layers.heads),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), layers.nll_loss),
 }

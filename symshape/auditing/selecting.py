@@ -25,6 +25,12 @@ def _embedding(world: World, node: Node, states: States) -> list[Abstract]:
     return [embedded(world, states[given["weight"]], states[given["indices"]], target_of(node).spec.sizes)]
 
 
+def _one_hot(world: World, node: Node, states: States) -> list[Abstract]:
+    ids = states[node.reads[0]]
+    table = Abstract((), level=FINITE)
+    return [embedded(world, table, ids, target_of(node).spec.sizes)]
+
+
 def _gather(world: World, node: Node, states: States) -> list[Abstract]:
     given = arguments_by_name(node)
     x, index = states[given["self"]], states[given["index"]]
@@ -136,6 +142,7 @@ def _scattered(world: World, node: Node, states: States) -> list[Abstract]:
 
 SELECTIONS = {
     "embedding": _embedding,
+    "one_hot": _one_hot,
     "gather": _gather,
     "index_select": _index_select,
     "index": _index,

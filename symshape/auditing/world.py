@@ -130,8 +130,12 @@ class World:
             for each in x.dirty
             if not self._is_empty(each) and not any(self.implies(each, other) for other in covering)
         )
-        wanted = (x.cause or cause or Cause(self.step, "")) if EVERYWHERE in dirty else None
-        if EVERYWHERE in dirty:
+        picked = [each for each in dirty if each.group >= 0 and each.coordinates[-1].slot is None]
+        if picked:  # at one position of each row: in some calls that is padding
+            cause = cause or Cause(self.step, "an element is picked whose position may be padding")
+        everywhere = bool(picked) or EVERYWHERE in dirty
+        wanted = (x.cause or cause or Cause(self.step, "")) if everywhere else None
+        if everywhere:
             dirty = frozenset((EVERYWHERE,))
         return x if dirty == x.dirty and wanted is x.cause else x.with_(dirty=dirty, cause=wanted)
 

@@ -69,7 +69,10 @@ def counted(where: str, mask: torch.Tensor, shape: Sequence[int], side: str) -> 
         if (row is None and not fixed) or position is None or (row and row[2]) or position[2]:
             raise Counterexample(f"the fuzzer cannot read {where!r}")
         for index in torch.cartesian_prod(*(torch.arange(size) for size in shape)).reshape(-1, len(shape)).tolist():
-            r, p = int(place.split(",")[0]) if row is None else index[int(row[1])], index[int(position[1])] + int(position[3] or 0)
+            r, p = (
+                int(place.split(",")[0]) if row is None else index[int(row[1])],
+                index[int(position[1])] + int(position[3] or 0),
+            )
             inside = 0 <= p < mask.shape[1]
             valid = bool(mask[r, p]) if inside else (p < 0) == (side == "right")
             if not valid:
@@ -92,9 +95,7 @@ def case(rng: random.Random) -> str:
         except (RuntimeError, IndexError, ValueError):
             return "eager raises"
         try:
-            found = symshape.audit_padding(
-                fn, example, {"x": {1: "length"}, "ids": {1: "length"}}, "mask", side=side
-            )
+            found = symshape.audit_padding(fn, example, {"x": {1: "length"}, "ids": {1: "length"}}, "mask", side=side)
         except InternalError as error:
             raise Counterexample(f"{program.source()}\n# side={side!r}\n# {error}") from error
         except SymShapeError:

@@ -33,9 +33,15 @@ TEMPLATES: tuple[tuple[str, str], ...] = (
     *(("S", text) for text in ("F.group_norm({S}.transpose(1, 2), 2).transpose(1, 2)", "({S} - {S}.mean(1, True))")),
     *(("S", text) for text in ("F.scaled_dot_product_attention({S}, {S}, {S}, attn_mask=mask[:, None, :].bool())",)),
     *(("S", text) for text in ("F.scaled_dot_product_attention({S}, {S}, {S}, is_causal=True)", "{S} / 2 + 1")),
-    *(("S", text) for text in ("torch.cat([{S}[..., :2], {S}[..., 2:]], -1)", "{S}.view(*{S}.shape[:2], 2, 2).flatten(2)")),
+    *(
+        ("S", text)
+        for text in ("torch.cat([{S}[..., :2], {S}[..., 2:]], -1)", "{S}.view(*{S}.shape[:2], 2, 2).flatten(2)")
+    ),
     *(("S", text) for text in ("{S}.clone().masked_fill_(~mask.bool()[..., None], 0.0)", "{S}.sort(-1).values")),
-    *(("W", text) for text in ("{S} @ {S}.transpose(1, 2)", "{W} + (1.0 - mask)[:, None, :] * -1e9", "{W}.softmax(-1)")),
+    *(
+        ("W", text)
+        for text in ("{S} @ {S}.transpose(1, 2)", "{W} + (1.0 - mask)[:, None, :] * -1e9", "{W}.softmax(-1)")
+    ),
     *(("W", text) for text in ("{W}.masked_fill(~mask.bool()[:, None, :], -float('inf'))", "{W} * mask[:, None, :]")),
     *(("W", text) for text in ("{W}.masked_fill(~{Q}, -float('inf'))", "{W} * mask[:, :, None]", "{W}.tril()")),
     *(("W", text) for text in ("{W}.masked_fill(~({Q} & mask[:, None, :].bool()), -1e9)", "{W} + {M}[:, None, :]")),
@@ -43,15 +49,29 @@ TEMPLATES: tuple[tuple[str, str], ...] = (
     *(("Q", text) for text in ("steps[None, :] <= steps[:, None]", "steps[None, :] < steps[:, None]", "{Q}.T")),
     *(("Q", text) for text in ("torch.ones(length, length, dtype=torch.bool).tril()", "{Q} & {Q}", "{Q} | {Q}")),
     *(("Q", text) for text in ("torch.ones(length, length, dtype=torch.bool).triu(1)", "steps[:, None] == steps")),
-    *(("V", text) for text in ("{S}.mean(1)", "{S}.sum(1)", "({S} * mask[..., None]).sum(1)", "{S}.amax(1)", "{S}[:, 0]")),
-    *(("V", text) for text in ("({S} * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)", "{S}[:, -1]", "{V} + {V}")),
+    *(
+        ("V", text)
+        for text in ("{S}.mean(1)", "{S}.sum(1)", "({S} * mask[..., None]).sum(1)", "{S}.amax(1)", "{S}[:, 0]")
+    ),
+    *(
+        ("V", text)
+        for text in ("({S} * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)", "{S}[:, -1]", "{V} + {V}")
+    ),
     *(("V", text) for text in ("{S}.masked_fill(~mask.bool()[..., None], -float('inf')).amax(1)", "{V}.relu()")),
-    *(("V", text) for text in ("{S}[rows, mask.sum(1) - 1]", "{S}[{K}].sum(0).expand({S}.shape[0], 4)", "{V} @ weight")),
-    *(("V", text) for text in ("({M}[..., None] * {S}).sum(1)", "{S}[mask.bool()].sum(0) + {V}", "{V} * {M}.sum(1)[:, None]")),
+    *(
+        ("V", text)
+        for text in ("{S}[rows, mask.sum(1) - 1]", "{S}[{K}].sum(0).expand({S}.shape[0], 4)", "{V} @ weight")
+    ),
+    *(
+        ("V", text)
+        for text in ("({M}[..., None] * {S}).sum(1)", "{S}[mask.bool()].sum(0) + {V}", "{V} * {M}.sum(1)[:, None]")
+    ),
     *(("V", text) for text in ("F.cross_entropy({S}.flatten(0, 1), {I}.flatten().clamp(0, 3)) + {V}",)),
     *(
         ("V", text)
-        for text in ("F.cross_entropy({S}.flatten(0, 1), {I}.clamp(0, 3).masked_fill(mask == 0, -100).flatten()) + {V}",)
+        for text in (
+            "F.cross_entropy({S}.flatten(0, 1), {I}.clamp(0, 3).masked_fill(mask == 0, -100).flatten()) + {V}",
+        )
     ),
 )
 FIRST = {

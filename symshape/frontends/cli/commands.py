@@ -19,6 +19,7 @@ from guards.errors import GuardsError, RangeError
 from guards.text.reader import names_in
 from symshape.errors import InputError, SymShapeError
 from symshape.exploring.terminal import terminal_table
+from symshape.frontends.cli.audit_command import audit
 from symshape.frontends.cli.bake_command import bake_command
 from symshape.frontends.cli.cost_commands import cost, plan
 from symshape.frontends.cli.environment import versions_table
@@ -51,6 +52,7 @@ app.command("bake")(bake_command)
 app.command()(trace)
 app.command()(explain)
 app.command()(report)
+app.command()(audit)
 
 
 def _version(asked: bool) -> None:
