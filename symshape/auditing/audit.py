@@ -9,7 +9,7 @@ import attrs
 import torch
 
 from guards.terms.term import Term
-from symshape.auditing.domain import ANYTHING, FINITE, Abstract, Cause, Coordinate, Region, Slot, Tag
+from symshape.auditing.domain import ANYTHING, FINITE, LOW, Abstract, Cause, Coordinate, Region, Slot, Tag
 from symshape.auditing.interpreter import Interpretation
 from symshape.auditing.poison import (
     INFINITE,
@@ -27,6 +27,7 @@ from symshape.auditing.request import Request, Valid, read_request
 from symshape.auditing.world import World, size_of
 from symshape.calls.arguments import flat_with_paths
 from symshape.calls.naming import Naming
+from symshape.calls.questions import DATA
 from symshape.errors import InternalError
 from symshape.frontends.trace import trace
 from symshape.graph.float_terms import FloatTerm
@@ -138,8 +139,7 @@ class _Audit:
         """What is known of an argument."""
         world = self._world
         dims = world.slot_dims(value.spec.sizes)
-        level = ANYTHING if self._request.anything and value.spec.dtype.is_floating_point else FINITE
-        found = Abstract(dims, level=level)
+        found = Abstract(dims, level=self._level(path, value))
         for number, group in enumerate(self._request.groups):
             if path in group.dims:
                 region = Region(number, tuple(_coordinate(dims[i]) for i in group.dims[path]))
@@ -150,6 +150,18 @@ class _Audit:
             if path == group.source:
                 found = self._mask(number, found, value)
         return self._world.settled(found)
+
+    def _level(self, path: str, value: Value) -> int:
+        """The level of an argument: by the request if it is padded, else by the example."""
+        if not value.spec.dtype.is_floating_point:
+            return FINITE
+        if any(path in group.dims for group in self._request.groups):
+            return ANYTHING if self._request.anything else FINITE
+        given = self._request.arguments.get(path)
+        if not isinstance(given, torch.Tensor):
+            return FINITE
+        odd = given[~torch.isfinite(given)]
+        return FINITE if not odd.numel() else LOW if bool((odd == -torch.inf).all()) else ANYTHING
 
     def _mask(self, number: int, x: Abstract, value: Value) -> Abstract:
         group = self._request.groups[number]
@@ -175,6 +187,8 @@ class _Audit:
 
     def _cause(self, output: _Output) -> Cause | None:
         """Why an output is not proven; None if it is."""
+        if any(question.what == DATA for question in self._program.questions):
+            return Cause(None, "the program asks what numbers its arguments hold", known=False)
         if self._found.branches:
             return attrs.evolve(self._found.branches[0], reason="the program checks data that depends on padding")
         if output.state is None:
@@ -303,7 +317,9 @@ class _Audit:
             for group, length in zip(self._request.groups, self._world.lengths, strict=True):
                 if any(self._world.same(size, length) for size in each.value.spec.sizes):
                     found.append(f"{each.path} is as long as {group.name} but not padded: it is taken as the same")
-        return found
+        mutated = {id(value) for value in self._program.graph.mutated}
+        written = [each.path for each in self._program.graph.inputs if id(each.value) in mutated]
+        return [*found, *(f"{path} is written by the call: what it holds then is not audited" for path in written)]
 
     def _step(self, cause: Cause) -> Step | None:
         return _step_of(cause.step) if isinstance(cause.step, Node) else None

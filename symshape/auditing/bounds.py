@@ -166,7 +166,14 @@ _BACKWARD = frozenset(
     ]
 )
 
-ELEMENTWISE = (_FINITE - {"glu", "scaled_add", "scaled_sub"}) | _PARTIAL | _TESTS | _BACKWARD | {"masked_fill"}
+ELEMENTWISE = (
+    {"copysign", "signbit"}
+    | (_FINITE - {"glu", "scaled_add", "scaled_sub"})
+    | _PARTIAL
+    | _TESTS
+    | _BACKWARD
+    | {"masked_fill"}
+)
 """The names of elementwise ops."""
 
 

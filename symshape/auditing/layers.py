@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from symshape.auditing.broadcasting import broadcast, referenced
 from symshape.auditing.domain import ANYTHING, EVERYWHERE, FINITE, Abstract, Coordinate, Slot
 from symshape.auditing.mixing import attention, mixed, scanned
@@ -81,9 +83,9 @@ def convolution(world: World, node: Node, states: States) -> list[Abstract]:
     x, weight = states[given["input"]], given["weight"]
     output = target_of(node)
     alone = all(world.same(size, 1) for size in weight.spec.sizes[2:]) and all(
-        int(each) == 1 for each in given["stride"]
+        int(each) == 1 for each in given.get("stride", (1,))
     )
-    alone = alone and not any(given["padding"]) and not any(given.get("output_padding", ()))
+    alone = alone and not any(given.get("padding", ())) and not any(given.get("output_padding", ()))
     found = mixed(world, x, [1], world.causes("channels are mixed"))
     dims = list(world.slot_dims(output.spec.sizes))
     dims[0] = x.dims[0]
@@ -109,7 +111,7 @@ def recurrent(world: World, node: Node, states: States) -> list[Abstract]:
         "a recurrent layer runs on over padding", "pack the input (pack_padded_sequence), or pick the last valid step"
     )
     time = 1 if given.get("batch_first") else 0
-    if given.get("bidirectional") or any(each.dirty for each in others) or "data" in given:
+    if len(x.dims) != 3 or given.get("bidirectional") or any(each.dirty for each in others) or "data" in given:
         return [blurred(world, [x, *others], world.slot_dims(each.spec.sizes), cause) for each in (first, *rest)]
     found = scanned(world, mixed(world, x, [2], cause), time, cause)
     dims = (*x.dims[:2], *world.slot_dims(first.spec.sizes[2:]))
@@ -126,7 +128,9 @@ def fused_attention(world: World, node: Node, states: States) -> list[Abstract]:
     output = target_of(node)
     made, sums = attention(
         world,
-        *(states[each] for each in (query, key, value)),
+        states[query],
+        states[key],
+        states[value],
         states[mask] if isinstance(mask, Value) else None,
         isinstance(mask, Value) and not mask.spec.dtype.is_floating_point,
         bool(given.get("is_causal", False)),
@@ -155,7 +159,8 @@ def heads(world: World, node: Node, states: States) -> list[Abstract]:
     others = [states[each] for each in node.reads if each not in inputs and each is not mask]
     why = world.causes("attention of a kind that no rule knows", known=False)
     kind = given.get("mask_type", 1 if mask is not None else None)
-    if any(each.dirty for each in others) or (mask is not None and kind != 1) or any(x.spec.dim != 3 for x in inputs):
+    plain = mask is None or (kind == 1 and mask.spec.dtype is torch.bool)
+    if any(each.dirty for each in others) or not plain or any(x.spec.dim != 3 for x in inputs):
         operands = [states[each] for each in node.reads]
         return [
             blurred(world, operands, world.slot_dims(each.spec.sizes), why) for each in node.outputs if each is not None

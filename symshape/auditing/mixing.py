@@ -23,7 +23,7 @@ from symshape.auditing.domain import (
     after,
 )
 from symshape.auditing.pointwise import chosen, combine
-from symshape.auditing.world import FINITE_NUMBERS, MASKED_ROWS, STRONG, World
+from symshape.auditing.world import FINITE_NUMBERS, MASKED_ROWS, SMALL_SCORES, STRONG, World
 
 __all__ = ["attention", "contraction", "mixed", "reduced", "scanned", "softmax"]
 
@@ -121,11 +121,14 @@ def softmax(world: World, x: Abstract, dimension: int, *, logarithm: bool = Fals
         world.filled(region.group) for region in bottom
     ):  # a row of equal large negative scores averages its padding
         masks = {region: fact for region, fact in masks.items() if fact == -math.inf}
+    if bottom:
+        assumes |= {SMALL_SCORES}
     seen = x.with_(facts={**dict.fromkeys(masks, 0.0)})
     dirty = set(extra)
     for region in world.settled(seen.with_(dirty=x.dirty)).dirty:
         dirty.add(_escaped(world, seen, region, slots))
-    level = (ANYTHING if logarithm and x.worst != FINITE else FINITE) if x.worst <= LOW else ANYTHING
+    empty = any(fact == -math.inf and not region.slots & slots for region, fact in x.facts.items())
+    level = ANYTHING if empty or x.worst > LOW or (logarithm and x.worst != FINITE) else FINITE
     if logarithm:
         facts = {region: fact for region, fact in masks.items() if fact == -math.inf}
         dirty |= {region for region in world.settled(x).dirty if region.slots & slots}

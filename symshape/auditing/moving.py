@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from symshape.auditing.domain import Abstract
+from symshape.auditing.domain import EVERYWHERE, Abstract
 from symshape.auditing.op_calls import target_of
 from symshape.auditing.picking import blurred
 from symshape.auditing.viewing import expanded, joined, lost, padded, permuted, picked, sliced, viewed
-from symshape.auditing.world import World
+from symshape.auditing.world import FINITE_NUMBERS, World
 from symshape.graph.steps import Node, Value, arguments_by_name
 
 __all__ = ["MOVES"]
@@ -18,6 +18,13 @@ States = Mapping[Value, Abstract]
 
 
 def _view(world: World, node: Node, states: States) -> list[Abstract]:
+    if node.op._overloadname == "dtype":  # the bits: zeros of either sign are two numbers
+        x = states[node.reads[0]]
+        loose = FINITE_NUMBERS in x.assumes
+        cause = x.cause or world.causes("the bits of numbers are read", known=False)
+        dirty = frozenset((EVERYWHERE,)) if x.dirty or loose else frozenset()
+        dims = world.slot_dims(target_of(node).spec.sizes)
+        return [Abstract(dims, dirty, cause=cause if dirty else None, assumes=x.assumes)]
     return [viewed(world, states[node.reads[0]], target_of(node).spec.sizes)]
 
 

@@ -36,6 +36,8 @@ def _within(world: World, x: Abstract, index: Abstract, dimension: int) -> Abstr
     mapping: dict[Slot, Coordinate | None] = {}
     for i, (mine, theirs) in enumerate(zip(x.dims, index.dims, strict=True)):
         alike = len(mine) == len(theirs) and i != dimension
+        if len(mine) > 1:
+            alike = alike and all(world.same(a.size, b.size) for a, b in zip(mine, theirs, strict=False))
         for place, slot in enumerate(mine):
             mapping[slot] = Coordinate(theirs[place]) if alike else None
     kept = {slot: found for slot, found in mapping.items() if slot in referenced(x)}
@@ -71,7 +73,8 @@ def indexed(world: World, x: Abstract, indices: Sequence[Abstract | None], sizes
         for slot in dim:
             at = index.tag.coordinates[0] if index.tag is not None and index.tag.kind == "position" else None
             if slot in named:
-                mapping[slot] = at if len(dim) == 1 and at is not None and at.slot is not None else None
+                usable = len(dim) == 1 and at is not None and at.slot is not None and at.offset >= 0
+                mapping[slot] = at if usable else None  # an index below 0 counts from the end
         if _is_last(world, index) and len(dim) == 1:
             last = (place, dim[0], index)
     if last is not None and not any(each.dirty for each in given):

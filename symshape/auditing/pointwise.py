@@ -12,6 +12,7 @@ import torch
 from symshape.auditing.bounds import level_and_low
 from symshape.auditing.broadcasting import broadcast
 from symshape.auditing.domain import (
+    EVERYWHERE,
     FINITE,
     LOW,
     MASKED,
@@ -50,6 +51,20 @@ def pointwise(world: World, node: Node, states: Mapping[Value, Abstract]) -> Abs
     return combine(world, name, dims, operands, node, output.spec.dtype)
 
 
+_SIGNED = {"div": 1, "true_divide": 1, "floor_divide": 1, "remainder": 1, "fmod": 1, "addcdiv": 2, "atan2": 0}
+_SIGNED |= {"reciprocal": 0, "rsqrt": 0, "pow": 0, "copysign": 0, "signbit": 0, "xlogy": 1}
+
+
+def _reads_signs_of_zeros(name: str, node: Node | None, operands: Sequence[Abstract]) -> bool:
+    """Return whether an op tells zeros of either sign apart, and some may have the sign of padding: ``x * 0`` has."""
+    if name not in _SIGNED:
+        return False
+    exponent = node.args[1] if name == "pow" and node is not None and len(node.args) > 1 else None
+    if isinstance(exponent, (int, float)) and exponent >= 0:
+        return False
+    return any(FINITE_NUMBERS in each.assumes and each.lowest <= 0 for each in operands[_SIGNED[name] :])
+
+
 def _number(dims: Dims, value: Any) -> Abstract:
     """A Python number as an abstract tensor."""
     if isinstance(value, (bool, int, float)):
@@ -78,7 +93,7 @@ def combine(
     regions = dict.fromkeys(region for each in operands for region in each.facts)
     for region in regions:
         known = [world.fact_at(each, region) for each in operands]
-        made = _computed(known, node, name)
+        made: Fact | None = _computed(known, node, name)
         if made is None:
             made, assumed = _absorbed(name, known, [_level_in(world, each, region) for each in operands], dtype)
             assumes |= assumed
@@ -89,7 +104,10 @@ def combine(
     level, low = level_and_low(name, node, operands, kept, dtype.is_floating_point or dtype.is_complex)
     dirty = frozenset().union(*(each.dirty for each in operands))
     cause = next((each.cause for each in operands if each.cause is not None), None)
-    tag = _tag(name, operands, node)
+    if _reads_signs_of_zeros(name, node, operands):
+        dirty = frozenset((EVERYWHERE,))
+        cause = cause or world.causes("the sign of a zero is read, which may come from padding")
+    tag = _tag(name, operands, node, dtype)
     made_of = Abstract(dims, dirty, facts, rest, level, low, tag, cause, frozenset(assumes))
     if rest is not None:
         made_of = made_of.with_(level=level_of(rest), low=rest)
@@ -251,17 +269,21 @@ def _causal(name: str, a: Coordinate, b: Coordinate) -> dict[Region, Fact]:
     above, below = after(a, b), after(b, a)
     if above is None or below is None:
         return {}
-    return {
+    found: dict[str, dict[Region, Fact]] = {
         "le": {above: 0.0},
         "lt": {above: 0.0, below: 1.0},
         "ge": {below: 0.0},
         "gt": {above: 1.0, below: 0.0},
-    }[name]
+    }
+    return found[name]
 
 
-def _tag(name: str, operands: Sequence[Abstract], node: Node | None) -> Tag | None:
+_EXACT = (torch.int64, torch.int32, torch.float32, torch.float64)  # hold the positions of a sequence exactly
+
+
+def _tag(name: str, operands: Sequence[Abstract], node: Node | None, dtype: torch.dtype) -> Tag | None:
     """The integers of the result, where positions or counts are copied, or moved by a constant."""
-    if not operands or operands[0].tag is None:
+    if not operands or operands[0].tag is None or dtype not in _EXACT:
         return None
     tag = operands[0].tag
     if name in _COPIES and len(operands) == 1:

@@ -107,7 +107,7 @@ def poisoned(request: Request, poison: Poison, seed: int) -> dict[str, Any] | No
     changed = False
     for name in dict.fromkeys(name for group in request.groups for name in group.dims if name not in request.fixed):
         given = request.arguments[name]
-        padding = padding_of(request, name)
+        padding = request.padding_of(name)
         if not bool(padding.any()) or bool(padding.all()):
             continue
         generator = torch.Generator().manual_seed(seed)
@@ -118,24 +118,6 @@ def poisoned(request: Request, poison: Poison, seed: int) -> dict[str, Any] | No
             if each is given:
                 found[other] = mixed.clone()
     return found if changed else None
-
-
-def padding_of(request: Request, name: str) -> torch.Tensor:
-    """Which elements of an argument are padding."""
-    given = request.arguments[name]
-    found = torch.zeros(given.shape, dtype=torch.bool, device=given.device)
-    for group in request.groups:
-        if name not in group.dims:
-            continue
-        dims = group.dims[name]
-        shape = [1] * given.dim()
-        for dim, size in zip(dims, group.valid.shape, strict=True):
-            shape[dim] = size
-        mask = ~group.valid.to(given.device)
-        if len(dims) == 2 and dims[0] > dims[1]:
-            mask = mask.t()
-        found |= mask.reshape(shape)
-    return found
 
 
 def run(request: Request, arguments: Mapping[str, Any], tensors: Sequence[torch.Tensor], seed: int = 0) -> list[Any]:

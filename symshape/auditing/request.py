@@ -97,6 +97,21 @@ class Request:
                     found[name][rows[0]] = Dim(self.rows_name, policy=Policy.AUTO)
         return {name: each for name, each in found.items() if each}
 
+    def padding_of(self, name: str) -> torch.Tensor:
+        """Which elements of an argument are padding."""
+        given = self.arguments[name]
+        found = torch.zeros(given.shape, dtype=torch.bool, device=given.device)
+        for group in self.groups:
+            if name not in group.dims:
+                continue
+            dims = group.dims[name]
+            shape = [1] * given.dim()
+            for dim, size in zip(dims, group.valid.shape, strict=True):
+                shape[dim] = size
+            mask = ~group.valid.to(given.device)
+            found |= (mask.t() if len(dims) == 2 and dims[0] > dims[1] else mask).reshape(shape)
+        return found
+
     @property
     def rows_name(self) -> str:
         """The name of the size of the rows."""
@@ -142,7 +157,12 @@ def read_request(
     for name in fixed or {}:
         if name not in padded:
             raise InputError(f"fixed= names the argument {name!r}, which padded= does not")
-    return Request(fn, arguments, positional, groups, dict(fixed or {}), padding == "anything")
+    made = Request(fn, arguments, positional, groups, dict(fixed or {}), padding == "anything")
+    for name, number in made.fixed.items():
+        held = arguments[name][made.padding_of(name)]
+        if bool((held != number).any()):
+            raise InputError(f"fixed= says that {name} holds {number:g} at padding, but in the example it does not")
+    return made
 
 
 def _arguments(fn: Callable[..., Any], example: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -171,9 +191,9 @@ def _group(
     side: str | None,
 ) -> Group:
     places: dict[str, int] = {}
-    for argument, dims in padded.items():
+    for argument, named in padded.items():
         given = arguments.get(argument)
-        for dim, label in dims.items():
+        for dim, label in named.items():
             if not isinstance(given, torch.Tensor):
                 raise InputError(f"padded= names the argument {argument!r}, which is no tensor of the example")
             if not -given.dim() <= dim < given.dim():
@@ -187,7 +207,7 @@ def _group(
         raise InputError(f"{name} has the sizes {', '.join(map(str, sorted(sizes)))} in the example")
     (size,) = sizes
     mask, source, kind, inverted, numbers = _mask(valid, arguments, size)
-    dims = {}
+    dims: dict[str, tuple[int, ...]] = {}
     for argument, dim in places.items():
         rows = () if mask.dim() == 1 else (0 if dim else 1,)
         dims[argument] = (*rows, dim)

@@ -67,7 +67,10 @@ def results(world: World, node: Node, states: States) -> list[Abstract]:
     rule = _RULES.get(name)
     targets = [each for each in node.outputs if each is not None] or list(node.reads[:1])
     if node.op.namespace == "aten" and rule is not None:
-        found = rule(world, node, states)
+        try:
+            found = rule(world, node, states)
+        except (IndexError, KeyError, TypeError, ValueError):  # arguments of a kind that the rule does not read
+            return [_unknown(world, node, states, each, known=False) for each in targets]
         if all(len(each.dims) == target.spec.dim for each, target in zip(found, targets, strict=False)):
             missing = targets[len(found) :]
             return [*found, *(_unknown(world, node, states, each, known=True) for each in missing)]
@@ -86,6 +89,8 @@ def _elementwise(world: World, node: Node, states: States) -> list[Abstract]:
 
 def _reduction(world: World, node: Node, states: States) -> list[Abstract]:
     given = arguments_by_name(node)
+    if len(node.reads) != 1:  # max and min of two tensors
+        return [_unknown(world, node, states, each, known=False) for each in node.outputs if each is not None]
     x = states[node.reads[0]]
     dim = given.get("dim")
     rank = len(x.dims)
@@ -122,8 +127,8 @@ def _dropout(world: World, node: Node, states: States) -> list[Abstract]:
 
 def _random(world: World, node: Node, states: States) -> list[Abstract]:
     """Random numbers: the same in both calls, whose generators start alike."""
-    dirty = any(states[each].dirty for each in node.reads) and not node.op._schema.is_mutable
-    if dirty:
+    given = node.reads[1:] if node.op._schema.is_mutable else node.reads
+    if any(states[each].dirty for each in given):
         return [_unknown(world, node, states, target_of(node), known=True)]
     return [Abstract(world.slot_dims(target_of(node).spec.sizes), level=FINITE)]
 

@@ -156,7 +156,7 @@ def sliced(world: World, x: Abstract, dimension: int, start: Any, step: Any, siz
     slots = x.dims[dimension]
     size = world.size(size)
     if isinstance(size, int) and size == 1 and len(slots) == 1:
-        made = picked(world, x, dimension, start)
+        made = picked(world, x, dimension, 0 if start is None else start)
         return made.with_(dims=(*x.dims[:dimension], (), *x.dims[dimension + 1 :]))
     if len(slots) == 1 and step == 1 and world.same(slots[0].size, size):
         return x

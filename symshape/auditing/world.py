@@ -184,8 +184,8 @@ class World:
         plus the number.
         """
         found: dict[Slot, int] = {}
-        for region in x.facts:
-            if region.group == AFTER and region.coordinates[0].slot is slot:
+        for region, fact in x.facts.items():
+            if region.group == AFTER and not isinstance(fact, str) and region.coordinates[0].slot is slot:
                 key, query = region.coordinates
                 if query.slot is not None:
                     found[query.slot] = query.offset - key.offset

@@ -241,3 +241,76 @@ def test_rows_without_a_valid_position_average_their_padding() -> None:
 
     assert symshape.audit_padding(program, {"x": X, "mask": mask}, PADDED, "mask")["result"].verdict == "leaks"
     assert symshape.audit_padding(program, {"x": X, "mask": MASK}, PADDED, "mask").proven
+
+
+def _negative_zero(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (1 / (x * mask[..., None])).amax(1)
+
+
+def _two_maxima(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return torch.max(mask[..., None].float(), x).sum(1)
+
+
+def _index_from_the_end(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return x[:, torch.arange(x.shape[1]) - 1].sum(2)
+
+
+def _before_the_first(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    rows, steps = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])
+    return x[rows, steps - 1]
+
+
+def _bits(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (x * mask[..., None]).view(torch.int32).sum(1)
+
+
+def _signs(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (x * mask[..., None]).signbit().sum(1)
+
+
+def _truth_of_positions(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    seen = torch.arange(x.shape[1]).bool() < mask.sum(1, keepdim=True)
+    return torch.where(seen[..., None], x, 0.0).sum(1)
+
+
+def _query_rows(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    scores = (x @ x.transpose(1, 2)).masked_fill(mask[:, :, None] == 0, -torch.inf)
+    weights = scores.masked_fill(mask[:, None] == 0, -torch.inf).softmax(-1) * mask[:, :, None]
+    return torch.where((weights == 0).any(-1, keepdim=True), 1.0, x).sum(1)
+
+
+def _written_slice(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    made = (x * mask[..., None]).clone()
+    made[:, 0] = x[:, -1]
+    return made.sum(1)
+
+
+def _written_base(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    made = torch.zeros_like(x)
+    view = made.transpose(0, 1)
+    made.copy_(x)
+    return view.sum(0)
+
+
+def _random_by_padding(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(x).bernoulli_(x.sigmoid()).sum(1)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _negative_zero,
+        _two_maxima,
+        _index_from_the_end,
+        _before_the_first,
+        _bits,
+        _signs,
+        _truth_of_positions,
+        _query_rows,
+        _written_slice,
+        _written_base,
+        _random_by_padding,
+    ],
+)
+def test_no_proof_where_padding_comes_by_a_back_door(program: Program) -> None:
+    assert not audit(program).proven

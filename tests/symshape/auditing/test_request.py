@@ -33,6 +33,7 @@ PADDED = {"x": {1: "length"}}
         ({"side": "up"}, "write 'right'"),
         ({"padding": "none"}, "write 'finite'"),
         ({"fixed": {"mask": 0}}, "which padded= does not"),
+        ({"fixed": {"x": 7}}, "holds 7 at padding, but in the example it does not"),
         ({"example": 3}, "is a mapping"),
         ({"example": (X, MASK, X)}, "cannot be called"),
     ],
