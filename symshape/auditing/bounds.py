@@ -9,7 +9,7 @@ from typing import Any
 from symshape.auditing.domain import ANYTHING, FINITE, LOW, Abstract
 from symshape.graph.steps import Node, Value
 
-__all__ = ["ELEMENTWISE", "level_and_low"]
+__all__ = ["BACKWARD", "ELEMENTWISE", "level_and_low"]
 
 # Finite for finite numbers, as long as nothing overflows.
 _FINITE = frozenset(
@@ -118,6 +118,7 @@ _PARTIAL = frozenset(
         "addcdiv",
         "hypot",
         "special_erfcx",
+        "copysign",
     ]
 )
 _TESTS = frozenset(
@@ -149,7 +150,7 @@ _TESTS = frozenset(
     ]
 )
 # Elementwise ops of backward passes: products with a gradient, which is the first operand.
-_BACKWARD = frozenset(
+BACKWARD = frozenset(
     [
         "gelu_backward",
         "silu_backward",
@@ -171,7 +172,7 @@ ELEMENTWISE = (
     | (_FINITE - {"glu", "scaled_add", "scaled_sub"})
     | _PARTIAL
     | _TESTS
-    | _BACKWARD
+    | BACKWARD
     | {"masked_fill"}
 )
 """The names of elementwise ops."""
@@ -193,7 +194,7 @@ def level_and_low(
     worst = max([FINITE, *levels])
     if any(not math.isfinite(each) for each in scalars):
         worst = ANYTHING
-    if name in _FINITE or name in _BACKWARD:
+    if name in _FINITE or name in BACKWARD:
         if worst == LOW and name in ("exp", "sigmoid"):
             return FINITE, low
         return (worst if worst == FINITE or (worst == LOW and name in _KEEPS_LOW_LEVEL) else ANYTHING), low

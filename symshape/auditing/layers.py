@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
-
 from symshape.auditing.broadcasting import broadcast, referenced
 from symshape.auditing.domain import ANYTHING, EVERYWHERE, FINITE, Abstract, Coordinate, Slot
 from symshape.auditing.mixing import attention, mixed, scanned
@@ -159,7 +157,7 @@ def heads(world: World, node: Node, states: States) -> list[Abstract]:
     others = [states[each] for each in node.reads if each not in inputs and each is not mask]
     why = world.causes("attention of a kind that no rule knows", known=False)
     kind = given.get("mask_type", 1 if mask is not None else None)
-    plain = mask is None or (kind == 1 and mask.spec.dtype is torch.bool)
+    plain = mask is None or kind == 1  # of a row of keys; what is not 0 in it is hidden
     if any(each.dirty for each in others) or not plain or any(x.spec.dim != 3 for x in inputs):
         operands = [states[each] for each in node.reads]
         return [

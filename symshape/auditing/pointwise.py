@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from symshape.auditing.bounds import level_and_low
+from symshape.auditing.bounds import BACKWARD, level_and_low
 from symshape.auditing.broadcasting import broadcast
 from symshape.auditing.domain import (
     EVERYWHERE,
@@ -31,6 +32,7 @@ from symshape.graph.steps import Node, Value, map_argument
 
 __all__ = ["chosen", "combine", "pointwise"]
 
+_PARTS: dict[str, Callable[[float, float], float]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 _MODERATE = 100.0  # what is added to a masked score without bringing it back
 _COPIES = frozenset({"_to_copy", "clone", "alias", "detach", "lift_fresh", "contiguous", "expand", "copy"})
 
@@ -169,16 +171,22 @@ def _level_in(world: World, x: Abstract, region: Region) -> int:
 
 def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> float | None:
     """The number that an op makes of known numbers; None where one is unknown or the sign of a zero matters."""
-    if node is None or any(each is None or isinstance(each, str) for each in known):
+    if any(each is None or isinstance(each, str) for each in known):
         return None
     numbers: list[float] = [each for each in known if isinstance(each, (int, float))]
     if not numbers:
         return None
     choices = [(0.0, -0.0) if each == 0 else (each,) for each in numbers]
-    found = {_evaluated(node, each) for each in itertools.product(*choices)}
+    if node is None:  # a part of an op
+        if name not in _PARTS or len(numbers) != 2:
+            return None
+        found = {_PARTS[name](*each) + 0.0 for each in itertools.product(*choices)}
+    else:
+        found = {_evaluated(node, each) for each in itertools.product(*choices)}
     if len(found) != 1 or found == {None}:
         return None
-    return found.pop()
+    number = found.pop()
+    return None if number is None or math.isnan(number) else number
 
 
 def _evaluated(node: Node, numbers: Sequence[float]) -> float | None:
@@ -211,6 +219,8 @@ def _absorbed(
         if number is None or isinstance(number, str):
             continue
         if name == "mul" and number == 0 and level == FINITE:
+            return 0.0, assumes
+        if name in BACKWARD and number is known[0] and number == 0 and level == FINITE:
             return 0.0, assumes
         if name in ("bitwise_and", "logical_and", "__and__") and number == 0:
             return 0.0, set()

@@ -11,6 +11,7 @@ from symshape.auditing import layers
 from symshape.auditing.bounds import ELEMENTWISE
 from symshape.auditing.broadcasting import broadcast
 from symshape.auditing.domain import ANYTHING, FINITE, Abstract, Coordinate, Fact, Region, Tag, after, level_of
+from symshape.auditing.gradients import GRADIENTS
 from symshape.auditing.matrices import MATRICES
 from symshape.auditing.mixing import reduced, scanned, softmax
 from symshape.auditing.moving import MOVES
@@ -245,6 +246,7 @@ _RULES: dict[str, Rule] = {
     **MOVES,
     **SELECTIONS,
     **MATRICES,
+    **GRADIENTS,
     **dict.fromkeys(("native_layer_norm", "layer_norm", "rms_norm", "_fused_rms_norm"), layers.layer_norm),
     **dict.fromkeys(("native_group_norm", "group_norm"), layers.group_norm),
     **dict.fromkeys(

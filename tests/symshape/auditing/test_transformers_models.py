@@ -27,9 +27,9 @@ MODERN: dict[str, Any] = {**SMALL, "pad_token_id": 0, "cls_token_id": 1, "sep_to
 MODERN |= {"eos_token_id": 2, "global_attn_every_n_layers": 2, "local_attention": 4}
 
 ENCODERS = {
-    **{name: SMALL for name in ("Bert", "Ernie", "MegatronBert", "RoFormer", "LayoutLM", "RoCBert")},  # noqa: C420
-    **dict.fromkeys(("Roberta", "XLMRoberta", "MPNet"), {**SMALL, "pad_token_id": 1}),
-    **dict.fromkeys(("Albert", "Electra"), {**SMALL, "embedding_size": 8}),
+    **dict.fromkeys(("Bert", "Ernie", "MegatronBert", "RoFormer", "LayoutLM", "RoCBert"), SMALL),
+    **{name: {**SMALL, "pad_token_id": 1} for name in ("Roberta", "XLMRoberta", "MPNet")},
+    **{name: {**SMALL, "embedding_size": 8} for name in ("Albert", "Electra")},
     "ModernBert": MODERN,
     "DistilBert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "vocab_size": 50},
 }
