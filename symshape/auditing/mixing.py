@@ -50,25 +50,28 @@ def reduced(world: World, name: str, x: Abstract, dimensions: Iterable[int], kee
     low = lowest if name in _SAME_NUMBER else -math.inf
     if name in _NOT_NEGATIVE or (name == "sum" and lowest >= 0):
         low = 0.0
+    masks = _whole_rows(world, name, x, slots)
+    if masks is not None and x.rest is not None and x.rest > 0 and world.filled(masks.group):
+        low = x.rest  # each row has a valid position
     level = FINITE if x.worst == FINITE else ANYTHING
-    tag = _count(world, name, x, slots)
+    tag = None
+    if masks is not None and x.rest == 1 and len(slots) == 1 and world.side(masks.group) == "right":
+        tag = Tag("count", masks.coordinates[:-1], masks.group)
     made = Abstract(dims, frozenset(dirty), facts, rest, level, low, tag, x.cause, x.assumes)
     return world.settled(made, cause)
 
 
-def _count(world: World, name: str, x: Abstract, slots: frozenset[Slot]) -> Tag | None:
-    """The count of valid positions that the sum of a mask over its rows is."""
-    if name != "sum" or x.rest != 1 or len(x.facts) != 1:
+def _whole_rows(world: World, name: str, x: Abstract, slots: frozenset[Slot]) -> Region | None:
+    """The region of padding, where ``x`` is 0 there and one number elsewhere, and whole rows are summed."""
+    if name != "sum" or x.rest is None or len(x.facts) != 1:
         return None
     ((region, fact),) = x.facts.items()
-    if world.side(region.group) != "right":
+    if region.group < 0 or fact != 0:
         return None
-    *rows, last = region.coordinates
-    if fact != 0 or region.group < 0 or last.slot is None or slots != {last.slot} or last.offset != 0:
+    last = region.coordinates[-1]
+    if last.slot is None or last.slot not in slots or last.offset != 0:
         return None
-    if not world.same(last.slot.size, world.lengths[region.group]):
-        return None
-    return Tag("count", tuple(rows), region.group)
+    return region if world.same(last.slot.size, world.lengths[region.group]) else None
 
 
 def _escaped(world: World, x: Abstract, region: Region, slots: frozenset[Slot]) -> Region:
