@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,3 +73,39 @@ def test_a_trace_inside_another_changes_nothing() -> None:
     assert gc.get_threshold() == (701, 11, 12)
     as_before((701, 11, 12))
     assert gc.get_threshold() == (701, 11, 12)
+
+
+def _full_collections() -> int:
+    return int(gc.get_stats()[2]["collections"])
+
+
+def test_a_program_does_not_have_the_collector_look_at_everything() -> None:
+    gc.set_threshold(700, 10, 10)
+    before = _full_collections()
+    for _ in range(3):
+        symshape.trace(lambda x: sum(x * n for n in range(200)), X)
+    assert _full_collections() == before
+
+
+def test_what_is_frozen_stays_so() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        symshape.trace(lambda x: x + 1, X)
+        assert gc.get_freeze_count() >= frozen - 1000  # but for what went by itself
+    finally:
+        gc.unfreeze()
+
+
+def test_garbage_from_before_goes() -> None:
+    class Node:
+        pass
+
+    node = Node()
+    node.me = node  # type: ignore[attr-defined]
+    gone = weakref.ref(node)
+    gc.disable()
+    del node
+    gc.enable()
+    symshape.trace(lambda x: x + 1, X)
+    assert gone() is None
