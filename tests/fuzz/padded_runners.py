@@ -18,7 +18,8 @@ def padded_runners(compiled: Any) -> list[PaddedRunner]:
 
 def served(compiled: Any) -> int:
     """A number that grows with each call of which a bucket serves all or a piece."""
-    return sum(max((bucket.lease.credit.last_used for bucket in each.buckets), default=0) for each in padded_runners(compiled))
+    used = [[bucket.lease.credit.last_used for bucket in each.buckets] for each in padded_runners(compiled)]
+    return sum(max(each, default=0) for each in used)
 
 
 def poison_buffers(compiled: Any, number: int) -> None:
