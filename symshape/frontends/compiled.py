@@ -89,7 +89,7 @@ class Compiled(Reports, Warming):
         accounted = runner == "auto" and torch.cuda.is_available()
         programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
         self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
-        self._waits = self._may_wait = runner == "auto" and dynamic is None and not fullgraph
+        self._waits = runner == "auto" and dynamic is None and not fullgraph
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
@@ -338,10 +338,9 @@ class Compiled(Reports, Warming):
     ) -> EagerCall | None:
         """Return how a call on a device runs before its trace: the very first one, and those of special sizes."""
         asked = self._known.with_answers(structure, full.leaves)
-        if self._waits:
-            self._waits = False
+        if self._waits and self._eager.programs.learns:
             self._changing.learn(history)
-            return self._eager.first(asked, values)
+            return self._eager.of_miss(asked, values, learns=True)
         self._eager.changes(asked, changed_sizes(full, history))
         return self._eager.of_miss(asked, values)
 
@@ -375,7 +374,6 @@ class Compiled(Reports, Warming):
             self._known.clear()
             self._presumptions.clear()
             self._changing.clear()
-            self._waits = self._may_wait
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
             self._look_ups.clear()
 

@@ -48,7 +48,7 @@ class Storing(Compiled):
         if self._options.on_miss == "error":
             self._keeper.certificates()
         self._capture = self._find_or_trace
-        self._waits = self._may_wait = False  # a stored program serves the first call, or is traced to be stored
+        self._waits = False  # a stored program serves the first call, or is traced to be stored
         self._check = lambda *_: None  # a stored program is for calls that are right
         self._loaded = 0
         self._layout.foresees = False  # programs that read what changes are not stored

@@ -138,25 +138,25 @@ class EagerCalls:
         special = tuple([place for place in changing if values[place] in (0, 1)])
         return self.programs.account(structure, values, special)
 
-    def first(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall:
-        """Return how the first call runs where it runs eagerly."""
-        return EagerCall(*self._account(structure, values), why=_FIRST)
+    def of_miss(self, structure: Hashable, values: tuple[int, ...], *, learns: bool = False) -> EagerCall | None:
+        """Return how a call runs that no program serves; None if it is to be traced.
 
-    def of_miss(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall | None:
-        """Return how a call runs that no program serves; None if it is to be traced."""
+        ``learns``: the call runs eagerly, and tells which sizes change.
+        """
         with self._lock:
             account, about = self._account(structure, values)
+            if learns:
+                return EagerCall(account, about, why=_FIRST)
             refusal = account.refusal
-            if refusal is not None:
-                call = EagerCall(account, about, refusal, about not in refusal.values)
-                return call if self._stands(call) else None
-            if self.programs.worth(account, about):
-                return None
-            if not account.reason or (self.programs.has_room(account) and account.reason == _WAITS):
-                account.reason, account.place = self._reason(account)
-                if events.anybody():
-                    events.emit(events.TracingPaused(name_of(self._fn), account.reason, account.place))
-            return EagerCall(account, about)
+            call = EagerCall(account, about, refusal, refusal is not None and about not in refusal.values)
+        if not self._stands(call):  # without the lock: comparing the state may run the user's code
+            return None
+        if refusal is None and account.reason in ("", _WAITS):
+            before = account.reason
+            account.reason, account.place = self._reason(account)
+            if account.reason != before and events.anybody():
+                events.emit(events.TracingPaused(name_of(self._fn), account.reason, account.place))
+        return call
 
     def resting(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall | None:
         """Return how a call of this structure runs while the state of programs is not to be compared."""
@@ -188,7 +188,7 @@ class EagerCalls:
         programs.compared(account, (self.clock() - start) * 1e3)
         if not unchanged:  # what was refused before says nothing about now
             refusal.values.clear()
-            self._forget_calls()
+            self.forget_calls()
         return unchanged
 
     def remember(self, key: Hashable, call: EagerCall) -> None:
@@ -198,7 +198,7 @@ class EagerCalls:
                 self.by_call = {}
             self.by_call[key] = call
 
-    def _forget_calls(self) -> None:
+    def forget_calls(self) -> None:
         """Have calls looked up anew: a program was traced, which may serve them, or the state has changed."""
         self.by_call = {}
 
@@ -219,7 +219,7 @@ class EagerCalls:
         """Record a trace: its program, how long it took, the number of its call and how many leaves that has."""
         last = weakref.ref(entry)
         with self._lock:
-            self._forget_calls()
+            self.forget_calls()
             account, about = self._account(structure, values)
             slots = zip(entry.program.slots, values, strict=False)
             constants = tuple([(at, value) for at, (slot, value) in enumerate(slots) if not slot.term.symbols])
@@ -393,7 +393,7 @@ class EagerCalls:
 
 
 _WAITS = "the next trace waits until calls have taken long enough for what it costs"
-_FIRST = "the first call on a CUDA device runs eagerly: from the second one on it is known which sizes change"
+_FIRST = "the first calls on a CUDA device run eagerly: they tell which sizes change"
 _SPECIAL = (
     "a size that changes is 0 or 1 in this call: a program for that alone is traced once such calls have taken long "
     "enough for what it costs"

@@ -25,6 +25,9 @@ TRIES = 3
 """Refused traces of one structure after which the next one needs credit."""
 STRUCTURES = 8
 """Structures for which a function may use up the traces that need no credit."""
+LEARNING, LEARNING_MS = 4, 40.0
+"""Calls on a device that run eagerly before the first trace, at most, and ms that those after the first may take: two
+calls of a dimension may be alike by chance, and a trace of 500 ms that takes it for a constant is made again."""
 HOPED = 0.5
 """Part of an eager call's time that a program is taken to save, until one is there."""
 GROWN = 10
@@ -133,6 +136,7 @@ class Programs:
     Attributes:
         eager: ms of the calls that ran eagerly.
         calls: their number.
+        warm: ms of the first of them, which loads kernels and makes the state of optimizers.
     """
 
     def __init__(
@@ -146,7 +150,7 @@ class Programs:
         self._accounts: OrderedDict[Hashable, Account] = OrderedDict()
         self._others = Account()
         self._left = STRUCTURES * (self._free or 0)  # traces of all structures that need no credit
-        self.eager, self.calls, self.traces = 0.0, 0, 0
+        self.eager, self.warm, self.calls, self.traces = 0.0, 0.0, 0, 0
         self._grown = self._leaves = self._served = 0
 
     @property
@@ -210,6 +214,11 @@ class Programs:
             free or account.has_credit(about, self._cost(account))
         )
 
+    @property
+    def learns(self) -> bool:
+        """Return whether the next call still tells which sizes change, where first calls run eagerly."""
+        return not self.traces and (self.calls < 1 or (self.calls < LEARNING and self.eager - self.warm < LEARNING_MS))
+
     def why(self, account: Account, about: Hashable) -> str:
         """Return why a trace for a call with these integers is worth making now."""
         if self._free is None:
@@ -239,6 +248,8 @@ class Programs:
         """Record a call that ran eagerly."""
         self.calls += 1
         self.eager += milliseconds
+        if self.calls == 1:
+            self.warm = milliseconds
         self.promise.call(milliseconds, milliseconds)
         account.credit(about, HOPED * milliseconds)
 
