@@ -20,16 +20,16 @@ from contextlib import contextmanager
 STEPS = 1_500_000
 """Z3's own steps: about a second of its work."""
 SEARCHES = 160
-"""Points that are looked for, for each of which facts are taken in anew and Z3 may be asked."""
+"""Searches for points for one question. Each learns facts anew and may ask Z3."""
 RUNS = 30_000
-"""Pieces of functions of one integer, which are gone through one by one."""
+"""The pieces of functions of an integer that a question may look at."""
 STEPS_EACH, SEARCHES_EACH = 2_000, 4
-"""What each of many parts adds that a question is about: conditions, points, cells."""
+"""Solver steps and searches that each part of a large question adds: a condition, a point, a cell."""
 SPENT = "the limit on the work for one question was reached"
 
 
 class Budget:
-    """What is left for a question.
+    """The budget that is left for one question.
 
     Attributes:
         steps: of Z3.
@@ -47,17 +47,17 @@ class Budget:
         self.parts = 0
 
     def search(self) -> bool:
-        """Takes one search; whether there was one left."""
+        """Take one search from the budget; return whether there was one left."""
         self.searches -= 1
         return self.searches >= 0
 
     @property
     def spent(self) -> bool:
-        """Whether no more is sought."""
+        """Return whether the budget is used up."""
         return self.steps <= 0 or self.searches <= 0
 
     def about(self, parts: int) -> None:
-        """Makes room for a question about so many conditions, points or cells; once, however often it is told.
+        """Enlarge the budget for a question about ``parts`` conditions, points or cells, once for each of them.
 
         >>> budget = Budget()
         >>> budget.about(5), budget.about(3), budget.searches - SEARCHES
@@ -78,7 +78,7 @@ _here = _Here()
 
 
 def current() -> Budget | None:
-    """The budget of the question that this thread is at; None where none was opened."""
+    """Return the budget of the question that this thread is answering; None if none was opened."""
     return _here.budget
 
 
@@ -97,11 +97,11 @@ def whole_question() -> Iterator[Budget]:
 
 
 def about(parts: int) -> None:
-    """Tells the open question about how many conditions, points or cells it is."""
+    """Enlarge the open question's budget for ``parts`` conditions, points or cells."""
     if _here.budget is not None:
         _here.budget.about(parts)
 
 
 def spent() -> bool:
-    """Whether the open question may seek no more."""
+    """Return whether the open question has used up its budget."""
     return _here.budget is not None and _here.budget.spent

@@ -13,7 +13,7 @@ from guards.terms import arithmetic, boolean
 from guards.terms.term import Term
 
 Stated = Any
-"""What states a condition or an integer: a text, a term, a guard or a guard set."""
+"""A condition or an integer: a text, a term, a guard or a guard set."""
 
 
 def stands_for_term(given: object) -> bool:

@@ -19,7 +19,7 @@ from guards.terms.term import Term, judged_by, undecided
 
 
 class Assumptions:
-    """What holds within a block of :func:`assuming`.
+    """The assumptions in force within a block of :func:`assuming`.
 
     Attributes:
         facts: what is known, with what was required so far.

@@ -130,7 +130,7 @@ def check_names(ranges: Any, written: Iterable[Any]) -> None:
 
 
 def unknown_name(name: str, named: Collection[str]) -> str:
-    """The sentence that says so of a name that ranges give."""
+    """Return the error text for a range whose name nothing mentions."""
     near = difflib.get_close_matches(name, named, 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"a range is given for {name!r}, which is not among the symbols {', '.join(sorted(named)) or '(none)'}{hint}"

@@ -57,12 +57,12 @@ class Climb:
         self.rung = "unknown"
 
     def settle(self, value: bool | None) -> bool:
-        """Takes in an answer, None for none; whether there is one."""
+        """Settle the question on an answer, unless it is None; return whether it is settled."""
         self.value = value
         return value is not None
 
     def counterexamples(self, answer: bool) -> Term:
-        """What has no solution exactly where the answer is right."""
+        """Return the condition whose solutions refute ``answer``: the condition itself or its negation."""
         return boolean.not_(self.condition) if answer else self.condition
 
     def possible(self) -> list[bool]:
@@ -71,7 +71,7 @@ class Climb:
         return [answer for answer in wanted if (self.fails if answer else self.holds) is None]
 
     def exclude(self, answer: bool, point: Values | None) -> None:
-        """Takes in a point that shows an answer to be impossible; None is no point."""
+        """Record a point that shows an answer to be impossible; None is no point."""
         if point is not None:
             if answer:
                 self.fails = point
@@ -79,7 +79,7 @@ class Climb:
                 self.holds = point
 
     def refute(self, refutes: Callable[[Component, Term], bool]) -> bool:
-        """Settles on the first possible answer of which the counterexamples are refuted; whether there is one."""
+        """Settle on the first possible answer whose counterexamples are refuted; return whether there is one."""
         for answer in self.possible():
             if refutes(self.component, self.counterexamples(answer)):
                 return self.settle(answer)

@@ -1,4 +1,4 @@
-"""How many questions each rung has settled: for tests, benchmarks and the curious."""
+"""Counters of the questions that each rung has settled, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ COUNTS: Final[dict[str, int]] = dict.fromkeys(RUNGS, 0)
 
 
 def counters() -> dict[str, int]:
-    """How many questions each rung has settled since the last :func:`reset_counters` (`unknown`: none did)."""
+    """Return the number of questions by the rung that settled them, since the last :func:`reset_counters`.
+
+    ``unknown`` counts those that no rung settled.
+    """
     return dict(COUNTS)
 
 

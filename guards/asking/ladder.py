@@ -16,7 +16,7 @@ from guards.terms.term import Term
 
 
 class Effort(IntEnum):
-    """How far up the ladder a question may go."""
+    """The highest rung of the ladder that a question may reach."""
 
     CHEAP = 0  # no SymPy, no Z3
     THOROUGH = 1  # no Z3: for those who ask many questions for one answer
@@ -74,7 +74,7 @@ LADDER: Final = (
 )
 WORDS = {rung.name: rung.words for rung in LADDER}
 RUNGS = tuple(dict.fromkeys(["constant", "memo", *[name for name in WORDS if name != "unknown"], "unknown"]))
-"""What a question may be settled by: a constant, the memory of an earlier answer, a rung, or nothing."""
+"""The ways in which a question is settled: a constant, a cached answer, a rung, or none of them (``unknown``)."""
 
 
 def climb_up(component: Component, condition: Term, effort: Effort, only: bool | None) -> Climb:

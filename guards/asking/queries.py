@@ -68,7 +68,7 @@ def decide(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any 
 
 
 def prove(query: Any, *, ranges: Mapping[str, Pair] | None = None, assume: Any = ()) -> bool | None:
-    """Whether a condition holds for all values (True), for none (False), or neither is known to be so (None).
+    """Return True if a condition holds for all values, False if it holds for none, None if neither is known.
 
     A symbol absent from ``ranges`` is a size: any integer >= 0.
 

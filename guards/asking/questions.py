@@ -27,7 +27,7 @@ _SOUGHT: dict[tuple[int, bool | None], int] = {(effort, only): bit for (effort, 
 
 
 def ask(facts: Any, condition: Any, *, effort: Effort = Effort.FULL, only: bool | None = None) -> bool | None:
-    """Whether the facts settle a condition: True, False, or None when they do not (or when it is not known).
+    """Return whether the facts imply a condition (True) or its negation (False); None if neither is known.
 
     ``only`` restricts the search to one answer, for a caller who knows that the other is impossible.
 
@@ -69,7 +69,7 @@ def ask(facts: Any, condition: Any, *, effort: Effort = Effort.FULL, only: bool 
 
 
 def ask_component(component: Component, condition: Term, effort: Effort, only: bool | None) -> bool | None:
-    """As :func:`ask`, within one component."""
+    """Decide a condition as :func:`ask` does, within one component."""
     answers = component.memo.answers
     tried = answers.get(condition, 0)
     if tried & _SETTLED:

@@ -101,6 +101,6 @@ def forget_texts() -> None:
 
 
 def _certain(condition: Term) -> bool:
-    """Whether linear arithmetic shows that a condition holds for all integers."""
+    """Return whether linear arithmetic proves that a condition holds for all integers."""
     ranges: dict[Term, Pair] = dict.fromkeys(condition.symbols, EVERYTHING)
     return refutes(Component(ranges), boolean.not_(condition))

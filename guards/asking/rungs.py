@@ -1,4 +1,4 @@
-"""What the rungs of the ladder do: each takes a climb as far as it can and says whether that ends it.
+"""The rungs of the ladder: each takes a climb as far as it can and returns whether that ends the climb.
 
 A climb ends with a value, or with points that exclude every answer sought. The table of the rungs, and when each is
 asked, is in :mod:`guards.asking.ladder`.
@@ -33,37 +33,40 @@ def always(climb: Climb) -> bool:
 
 
 def divides_by_terms(climb: Climb) -> bool:
-    """Whether the question says nothing where some divisor is 0."""
+    """Return whether the question as asked divides by terms, and so is undefined where a divisor is 0."""
     return bool(climb.asked.kinds & SYMBOLIC_DIVISION)
 
 
 def has_rewrites(climb: Climb) -> bool:
-    """Whether equations that are known replace anything."""
+    """Return whether known equations rewrite some term."""
     return bool(climb.component.rewrites)
 
 
 def was_rewritten(climb: Climb) -> bool:
-    """Whether the question is no longer as it was asked."""
+    """Return whether the condition was rewritten since it was asked."""
     return climb.condition is not climb.asked
 
 
 def is_connective(climb: Climb) -> bool:
-    """Whether it is an ``and`` or an ``or``."""
+    """Return whether the condition is an ``and`` or an ``or``."""
     return climb.condition.op >= Op.AND
 
 
 def seeks_one_answer(climb: Climb) -> bool:
-    """Whether the caller knows the other answer to be impossible."""
+    """Return whether the caller knows that the other answer is impossible."""
     return climb.only is not None
 
 
 def seeks_both_answers(climb: Climb) -> bool:
-    """Whether either answer will do."""
+    """Return whether the caller accepts either answer."""
     return climb.only is None
 
 
 def divides_by_numbers(climb: Climb) -> bool:
-    """Whether elimination is likely to prove it: an inequality of symbols and of their quotients by numbers."""
+    """Return whether elimination is likely to prove the condition.
+
+    It is an inequality of symbols and of their quotients by numbers.
+    """
     condition = climb.condition
     if climb.only is False or condition.op is not Op.LE or condition.depth > 4:
         return False
@@ -75,7 +78,7 @@ def divides_by_numbers(climb: Climb) -> bool:
 
 
 def may_be_chained(climb: Climb) -> bool:
-    """Whether there are more inequalities than elimination takes in, or products to be compared."""
+    """Return whether there are more inequalities than elimination accepts, or products to compare."""
     condition = climb.condition
     if len(climb.component.rows) > _MANY_ROWS:
         return True
@@ -86,7 +89,7 @@ def may_be_chained(climb: Climb) -> bool:
 
 
 def may_be_rewritten(climb: Climb) -> bool:
-    """Whether a rule can fit: none does in a comparison of a symbol, or of symbols added up."""
+    """Return whether a rewrite rule can match: none matches a comparison of a symbol or of a sum of symbols."""
     condition = climb.condition
     if not Op.EQ <= condition.op <= Op.LE:
         return True
@@ -95,12 +98,12 @@ def may_be_rewritten(climb: Climb) -> bool:
 
 
 def may_always_hold(climb: Climb) -> bool:
-    """Whether True is sought, and elimination has not tried to prove this form."""
+    """Return whether True is sought and elimination has not yet tried to prove this form."""
     return climb.only is not False and climb.eliminated is not climb.condition
 
 
 def may_never_hold(climb: Climb) -> bool:
-    """Whether False is sought, and no point excludes it."""
+    """Return whether False is sought and no point is known to satisfy the condition."""
     return climb.only is not True and climb.holds is None
 
 
@@ -108,12 +111,12 @@ def may_never_hold(climb: Climb) -> bool:
 
 
 def look(climb: Climb) -> bool:
-    """Ranges and remainders of the parts."""
+    """Decide by the ranges and remainders of the parts."""
     return climb.settle(climb.component.look(climb.condition))
 
 
 def restrict_to_defined(climb: Climb) -> bool:
-    """Assumes that no divisor is 0, as the condition says nothing there; ends where nothing is left."""
+    """Assume that no divisor is 0, as the condition says nothing there; end the climb if nothing is left."""
     for divisor in divisors(climb.asked):
         if climb.component.bounds(divisor)[0] == 0:
             climb.component = with_condition(climb.component, boolean.ge(divisor, 1))
@@ -124,7 +127,7 @@ def restrict_to_defined(climb: Climb) -> bool:
 
 
 def replace_known(climb: Climb) -> bool:
-    """Replaces what equations give away."""
+    """Replace parts of the condition by what known equations make of them."""
     known = climb.condition = climb.component.canonical(climb.condition)
     if known is TRUE or known is FALSE:
         return climb.settle(known is TRUE)
@@ -132,7 +135,7 @@ def replace_known(climb: Climb) -> bool:
 
 
 def contradict_parts(climb: Climb) -> bool:
-    """An equation among the parts of a conjunction makes another part false: ``x == 0 and x*y != 0``."""
+    """Refute a conjunction in which an equation makes another part false: ``x == 0 and x*y != 0``."""
     for answer in (True, False) if climb.only is None else (climb.only,):
         if _contradicts_itself(climb.component, climb.counterexamples(answer)):
             return climb.settle(answer)
@@ -158,7 +161,7 @@ def _contradicts_itself(component: Component, formula: Term) -> bool:
 
 
 def eliminate_for_true(climb: Climb) -> bool:
-    """Linear elimination: always?"""
+    """Try to prove the condition by linear elimination."""
     climb.eliminated = climb.condition
     if linear_refutation.refutes(climb.component, climb.counterexamples(True)):
         return climb.settle(True)
@@ -166,19 +169,19 @@ def eliminate_for_true(climb: Climb) -> bool:
 
 
 def eliminate_for_false(climb: Climb) -> bool:
-    """Linear elimination: never?"""
+    """Try to refute the condition by linear elimination."""
     if linear_refutation.refutes(climb.component, climb.counterexamples(False)):
         return climb.settle(False)
     return False
 
 
 def follow_chains(climb: Climb) -> bool:
-    """Inequalities, one after the other, and products factor by factor."""
+    """Follow chains of inequalities, and compare products factor by factor."""
     return climb.refute(chains.refutes)
 
 
 def rewrite(climb: Climb) -> bool:
-    """The table of laws, and a look at what it makes of the condition."""
+    """Apply the table of laws, and decide the result by ranges."""
     simple = rewritten(climb.component, climb.condition)
     if simple is climb.condition:
         return False
@@ -187,7 +190,7 @@ def rewrite(climb: Climb) -> bool:
 
 
 def try_points(climb: Climb) -> bool:
-    """The points at hand: each excludes an answer."""
+    """Evaluate the condition at the known points: each excludes an answer."""
     for answer in (True, False) if climb.only is None else (climb.only,):
         climb.exclude(answer, witness(climb.component, climb.asked, not answer))
     return not climb.possible()
@@ -197,7 +200,7 @@ def try_points(climb: Climb) -> bool:
 
 
 def try_all_values(climb: Climb) -> bool:
-    """All values of a small box."""
+    """Try all values of a small box."""
     for answer in climb.possible():
         nowhere, solution = exhausted(climb.component, climb.counterexamples(answer))
         if nowhere:
@@ -208,7 +211,7 @@ def try_all_values(climb: Climb) -> bool:
 
 
 def search_points(climb: Climb) -> bool:
-    """A search for points, from known ones."""
+    """Search for points, starting from known ones."""
     for answer in climb.possible():
         sought = climb.component, climb.asked, climb.counterexamples(answer), not answer
         climb.exclude(answer, hunt(*sought) or push(*sought))
@@ -216,12 +219,12 @@ def search_points(climb: Climb) -> bool:
 
 
 def split_cases(climb: Climb) -> bool:
-    """Cases of a choice, of a few values, of a sign, of a remainder."""
+    """Split into cases: of a choice, of a few values, of a sign, of a remainder."""
     return climb.refute(case_split.refutes)
 
 
 def factor(climb: Climb) -> bool:
-    """The signs of factors, which SymPy finds."""
+    """Decide by the signs of factors, which SymPy finds."""
     return climb.refute(refuted_by_factors)
 
 
@@ -242,7 +245,7 @@ def ask_z3(climb: Climb) -> bool:
 
 
 def try_large_box(climb: Climb) -> bool:
-    """All values of a box that is not too large: Z3 gave up."""
+    """Try all values of a box that is not too large, after Z3 gave up."""
     for answer in climb.possible():
         if exhaust(climb.component, climb.counterexamples(answer), _LARGE_BOX):
             return climb.settle(answer)

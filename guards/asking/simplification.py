@@ -123,9 +123,9 @@ def _with_domain(short: Term, part: Term, within: Facts, effort: Effort) -> Term
 
 
 MANY = 24
-"""More parts than this are not all seen together."""
+"""The number of parts beyond which they are not all simplified under each other."""
 NEAREST = 10
-"""So many parts are seen beside each of many: those that share most symbols with it."""
+"""The number of parts that are used to simplify one of many parts: those that share most symbols with it."""
 _SHARING = 4 * NEAREST  # parts looked at for each symbol to find them
 
 

@@ -1,4 +1,4 @@
-"""What :func:`guards.decide` answers."""
+"""The answer of :func:`guards.decide`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 @attrs.frozen
 class Verdict:
-    """What was found out about a condition.
+    """The verdict on a condition: its value, and how it was found.
 
     Attributes:
         value: True: it holds for all values that the facts allow; False: for none; None: it depends, or nobody knows.

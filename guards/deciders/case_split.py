@@ -37,7 +37,7 @@ class _Search:
         self.left = NODES
 
     def refuted(self, component: Component, formula: Term, depth: int) -> bool:
-        """Whether the formula has no solution in the component."""
+        """Return whether the search proves that the formula has no solution in the component."""
         if formula.op is Op.OR:
             return all(self.refuted(component, part, depth) for part in formula.args)
         self.left -= 1
@@ -65,7 +65,7 @@ _RESIDUES = 600  # combinations of remainders tried for one modulus
 
 
 def unsolvable(condition: Term) -> bool:
-    """Whether an equation of polynomials has no solution because it has none modulo a small number.
+    """Return whether an equation of polynomials has no solution modulo some small number, and so none at all.
 
     >>> from guards import parse
     >>> unsolvable(parse("x*x + y*y == 4*z + 3")), unsolvable(parse("x*x + y*y == 4*z + 2"))
@@ -143,7 +143,7 @@ def _period(symbol: Term, atoms: list[Term]) -> int:
 
 
 def refutes(component: Component, formula: Term) -> bool:
-    """Whether the formula certainly has no solution in the component.
+    """Return whether splitting into cases proves that the formula has no solution in the component.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import ne

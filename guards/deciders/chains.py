@@ -101,7 +101,7 @@ class Network:
         return found
 
     def reached(self, start: int, products: list[int]) -> dict[int, Label]:
-        """As :meth:`labels`, by way of products of these nodes too."""
+        """Return the labels of :meth:`labels`, and those that are reached through products of these nodes."""
         found: dict[int, Label] = {start: (1, 1, 0)}
         waiting: deque[int] = deque([start])
         left = _RELAXED
@@ -161,7 +161,9 @@ class Network:
         return self._matched(factors, others)
 
     def _matched(self, factors: list[Term], others: list[Term]) -> Label | None:
-        """As :meth:`_compared`: each factor is at most another one of the others; the rest by their ranges.
+        """Compare products as :meth:`_compared` does, matching each factor with a larger one among ``others``.
+
+        Factors of ``others`` that are left over count by their ranges.
 
         From ``a*u <= b*v + c``, and ``p*r <= q*s + d`` for the other factors: ``a*p * u*r <= (b*v + c) * p*r``, and
         that is at most ``b*q * v*s + b*d*v + c*p*r``, where ``v`` and ``r`` are not below their least values.
@@ -203,7 +205,10 @@ def _divided(a: int, b: int, c: int) -> Label:
 
 
 class _Question:
-    """Whether a sum is at most 0: bounds of its terms by each other, put together in all ways that a count allows."""
+    """The question whether a sum is at most 0, decided by bounds of its terms by each other.
+
+    All ways to combine these bounds are tried, up to a limit.
+    """
 
     __slots__ = ("labels", "left", "network", "products")
 
@@ -225,7 +230,7 @@ class _Question:
         return found
 
     def at_most_zero(self, parts: list[Part], constant: int) -> bool:
-        """Whether ``constant + sum(weight * node)`` certainly is."""
+        """Return whether ``constant + sum(weight * node)`` is proven to be at most 0."""
         self.left -= 1
         if self.left < 0:
             return False
@@ -268,9 +273,10 @@ class _Question:
 def _cancelled(
     one: int, weight: int, other: int, against: int, label: Label
 ) -> list[tuple[list[Part], tuple[int, int]]]:
-    """What is left of ``weight * one + against * other`` where ``a * one <= b * -other + c``, and how all is scaled.
+    """Cancel parts of ``weight * one + against * other`` by the bound ``a * one <= b * -other + c``.
 
-    Answers pairs of parts and ``(scale, constant)``: as much of ``one`` as ``other`` makes up for, or all of it.
+    Returns pairs of the parts that are left and ``(scale, constant)``. As much of ``one`` is cancelled as ``other``
+    allows, or all of it.
     """
     a, b, c = label
     here, there = weight * b, against * a
@@ -293,7 +299,7 @@ def network_of(component: Component) -> Network:
 
 
 def at_most_zero(component: Component, term: Term) -> bool:
-    """Whether chains show that a sum is at most 0 wherever the component holds.
+    """Return whether chains prove that a sum is at most 0 wherever the component holds.
 
     >>> from guards.asking.assumptions import facts_from
     >>> from guards import parse
@@ -310,7 +316,7 @@ def at_most_zero(component: Component, term: Term) -> bool:
 
 
 def refutes(component: Component, formula: Term) -> bool:
-    """Whether chains show that a formula has no solution in the component."""
+    """Return whether chains prove that a formula has no solution in the component."""
     op = formula.op
     if op is Op.AND:
         return any(refutes(component, part) for part in formula.args)

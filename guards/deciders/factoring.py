@@ -24,7 +24,7 @@ MOST_SYMBOLS = 6
 
 
 def _eligible(term: Term) -> bool:
-    """Whether factoring may help and stays cheap: a small polynomial that is not linear."""
+    """Return whether factoring may help and stays cheap: a small polynomial that is not linear."""
     _, items = arithmetic.split(term)
     if len(items) + (term.op is Op.ADD and term.args[0] != 0) < 2 or len(items) > MOST_MONOMIALS:
         return False
@@ -68,7 +68,7 @@ def _from_poly(poly: Any, atoms: list[Term]) -> Term:
 
 
 def factored_bounds(component: Component, term: Term) -> Pair:
-    """A range of the term, through its factors, and those of the term with a constant taken apart."""
+    """Return a range of the term from the ranges of its factors, also after a constant is split off."""
     constant, _ = arithmetic.split(term)
     pair = interval_arithmetic.EVERYTHING
     for apart in dict.fromkeys((0, 1, -1, constant)):  # a question about p >= 0 arrives as one about 1 + p <= 0
@@ -89,7 +89,7 @@ def _by_factors(component: Component, term: Term) -> Pair:
 
 
 def refutes(component: Component, formula: Term) -> bool:
-    """Whether the formula has no solution because of the signs of factors."""
+    """Return whether the signs of factors prove that the formula has no solution."""
     op = formula.op
     if op is Op.AND:
         return any(refutes(component, part) for part in formula.args)

@@ -1,4 +1,4 @@
-"""Where bounds alone tell all: conditions about symbols that take their values independently of each other."""
+"""Detection of independent symbols: conditions about them are decided by bounds alone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ TIED, HOLED, FREE = 0, 1, 2
 
 
 def freedom(component: Component) -> int:
-    """Whether each value of a symbol goes with each value of another: ``TIED`` where that is not seen.
+    """Return how independent the symbols of a component are: ``FREE``, ``HOLED`` or ``TIED``.
 
-    ``FREE``: what is known are ranges; ``HOLED``: and single values inside a range that are left out.
+    ``FREE``: only ranges are known. ``HOLED``: single values inside a range are excluded too. ``TIED``: anything else.
     """
     memo = component.memo
     if memo.freedom < 0:
@@ -39,10 +39,11 @@ def _found(component: Component) -> int:
 
 
 def bounds_tell_all(component: Component, condition: Term) -> bool:
-    """Whether a condition that bounds leave open depends on the values.
+    """Return whether a condition that the bounds leave open is true for some values and false for others.
 
-    Its left side, which is linear in symbols, takes both of its bounds, which are no holes. With coefficients 1 and -1
-    it takes every integer between them, if no range has a hole; a single symbol takes every value but its holes.
+    The left side is linear in independent symbols, so it takes both of its bounds, which are no holes. With
+    coefficients 1 and -1 it takes every integer between them, if no range has a hole. A single symbol takes every value
+    but its holes.
     """
     if condition.kinds:  # not linear in symbols
         return False

@@ -17,7 +17,7 @@ from guards.terms.term import DEEP, Term
 
 
 def refuted(node: Relaxation) -> bool:
-    """Whether a branch of the search has no solution.
+    """Return whether a branch of the search is proven to have no solution.
 
     Raises:
         OutOfBudget, TooLarge: before that was found out.
@@ -48,7 +48,7 @@ def _branch(node: Relaxation) -> bool:
 
 
 def _choices(node: Relaxation) -> list[list[Term]] | None:
-    """What to try, one after the other, to cover all cases; None when nothing is open."""
+    """Return the alternatives that together cover all cases, to be tried in turn; None when nothing is open."""
     if node.open:
         formula = node.open.pop()
         return [[part] for part in formula.args]
@@ -78,7 +78,7 @@ def _choices(node: Relaxation) -> list[list[Term]] | None:
 
 
 def refutes(component: Component, formula: Term) -> bool:
-    """Whether the formula certainly has no solution in the component."""
+    """Return whether linear arithmetic proves that the formula has no solution in the component."""
     if formula.depth > DEEP:
         return False
     try:
@@ -95,7 +95,7 @@ def refutes(component: Component, formula: Term) -> bool:
 
 
 def refutes_all(component: Component, formula: Term) -> bool:
-    """As :func:`refutes`, with all that the component knows about the symbols of the formula taken in."""
+    """Decide as :func:`refutes` does, with all facts of the component about the formula's symbols."""
     if formula.depth > DEEP:
         return False
     try:

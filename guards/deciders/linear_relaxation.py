@@ -32,7 +32,7 @@ class TooLarge(Exception):
 
 
 class Budget:
-    """What one question may still spend, in all its branches together."""
+    """The budget that all branches of one question share."""
 
     __slots__ = ("lemmas", "nodes", "pivots")
 

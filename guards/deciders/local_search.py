@@ -73,7 +73,7 @@ class _Hunt:
         return _satisfied(op, self.number(part, values))
 
     def failing(self, values: list[int], most: int) -> int:
-        """How many parts fail, as far as that is not more than ``most``."""
+        """Count the parts that fail, stopping once there are more than ``most``."""
         count = 0
         for part in self.parts:
             if not self.holds(part, values):
@@ -190,7 +190,7 @@ class _Hunt:
 
 
 def _offsets(relation: Term) -> tuple[int, ...]:
-    """How far a symbol is moved at first: a little, and around the numbers by which the comparison divides."""
+    """Return the first steps to move a symbol by: small ones, and some near the constant divisors."""
     steps = dict.fromkeys((1, 2, 3, 4))
     if relation.kinds & NONLINEAR:
         for part in postorder(relation):

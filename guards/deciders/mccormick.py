@@ -16,7 +16,7 @@ Inequality = tuple[int, list[tuple[Term, int]]]  # (constant, items): constant +
 
 
 def envelope(product: Term, u: Term, v: Term, u_pair: Pair, v_pair: Pair) -> list[Inequality]:
-    """What ``product``, which is ``u * v``, obeys where the factors lie in their ranges.
+    """Return the McCormick inequalities of ``product = u * v`` for the ranges of its factors.
 
     >>> from guards.terms.arithmetic import symbol
     >>> u, v = symbol("u"), symbol("v")
@@ -38,7 +38,9 @@ def envelope(product: Term, u: Term, v: Term, u_pair: Pair, v_pair: Pair) -> lis
 
 
 def chord(square: Term, u: Term, below: int) -> Inequality:
-    """What ``square``, which is ``u * u``, obeys for every integer: ``(u - below) * (u - below - 1) >= 0``.
+    """Return ``(u - below) * (u - below - 1) >= 0``, which ``square = u * u`` obeys for every integer ``u``.
+
+    No integer lies between ``below`` and ``below + 1``, so this cuts off more than a tangent does.
 
     No integer lies between ``below`` and the next one, so this cuts off more than a tangent does.
 

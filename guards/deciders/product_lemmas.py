@@ -22,7 +22,7 @@ _SAME = 1e-9  # how near two values of the present point are taken for the same
 
 
 def refuted_by_products(node: Relaxation) -> bool:
-    """Whether what its products obey leaves a feasible relaxation without a point; adds the lemmas to it.
+    """Return whether lemmas about its products make a feasible relaxation infeasible; adds the lemmas to it.
 
     Raises:
         OutOfBudget: before that was found out.
@@ -45,7 +45,7 @@ def refuted_by_products(node: Relaxation) -> bool:
 
 
 def _products_hold(node: Relaxation) -> bool:
-    """Whether at the present point each product is the product of its factors: then no lemma can exclude it."""
+    """Return whether each product is the product of its factors at the present point, which no lemma excludes then."""
     index = node.tableau.index
     for product in node.products:
         value = 1.0

@@ -82,7 +82,7 @@ class FromSympy:
             raise ParseError(f"{str(error)[:120]}: {str(expression)[:60]}") from None
 
     def _integer(self, expression: Any) -> Term:
-        """What must be an integer, or a condition."""
+        """Translate an expression that must be an integer or a condition."""
         top, bottom = self._read(expression)
         if bottom is ONE:
             return top

@@ -89,12 +89,12 @@ def each_point(component: Component) -> Iterator[Values]:
 
 
 def points(component: Component) -> list[Values]:
-    """Those that :func:`each_point` finds, without the far ones."""
+    """Return the points that :func:`each_point` yields, without the far ones."""
     return [point for point in each_point(component) if not _is_far(point)]
 
 
 def satisfies(point: Values, conditions: Sequence[Term]) -> bool:
-    """Whether all conditions are defined and true at a point."""
+    """Return whether all conditions are defined and true at a point."""
     try:
         return all(fold.evaluate(condition, point) for condition in conditions)
     except ZeroDivisionError:
@@ -155,7 +155,7 @@ def compiled(term: Term, symbols: Sequence[Term]) -> Callable[..., fold.Value] |
 
 
 def box_size(component: Component, symbols: Sequence[Term]) -> int | None:
-    """How many points the ranges of the symbols allow, or None for infinitely many."""
+    """Return the number of points in the ranges of the symbols, or None if it is infinite."""
     sizes = []
     for symbol in symbols:
         lo, hi = component.bounds(symbol)
@@ -166,16 +166,16 @@ def box_size(component: Component, symbols: Sequence[Term]) -> int | None:
 
 
 def exhaust(component: Component, formula: Term, limit: int = BOX) -> bool | None:
-    """Whether the formula has no solution in the component, by trying all values; None when these are too many.
+    """Return whether trying all values proves the formula unsolvable in the component; None if they are too many.
 
-    With conditions in the component that tie its symbols to others, a solution found proves nothing: the answer is then
-    False or None only for the formula together with them.
+    Conditions of the component may tie the formula's symbols to others. A solution found then proves nothing: the
+    answer is False or None only for the formula together with these conditions.
     """
     return exhausted(component, formula, limit)[0]
 
 
 def exhausted(component: Component, formula: Term, limit: int = BOX) -> tuple[bool | None, Values | None]:
-    """As :func:`exhaust`, and the values of the formula's symbols that were found to solve it."""
+    """Decide as :func:`exhaust` does; return the values that solve the formula, too."""
     known = component.stated(ranges=False)
     facts = [condition for condition in known if not condition.symbols.isdisjoint(formula.symbols)]
     whole = boolean.and_(formula, *facts)

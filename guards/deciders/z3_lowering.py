@@ -103,7 +103,7 @@ class Lowering:
 
 
 def more_parts_than(most: int, term: Term) -> bool:
-    """Whether a term has more than so many different parts."""
+    """Return whether a term has more than ``most`` different parts."""
     return next(islice(postorder(term), most, None), None) is not None
 
 
@@ -119,7 +119,7 @@ def degree(formula: Term) -> int:
 
 
 def is_linear(condition: Term) -> bool:
-    """Whether nothing in a condition is multiplied, or divided by, but numbers."""
+    """Return whether a condition multiplies and divides by numbers only."""
     return not any(
         part.op is Op.MUL or (part.op in (Op.FLOORDIV, Op.MOD) and part.args[1].op is not Op.CONST)
         for part in postorder(condition)

@@ -83,7 +83,7 @@ class _Meter:
         self._limited: tuple[Callable[[], z3.Solver | None], int] = (lambda: None, 0)  # setting a limit takes time
 
     def check(self, solver: z3.Solver, limit: int, *assumptions: z3.BoolRef) -> z3.CheckSatResult | None:
-        """What Z3 says within the limit and within what the question has left; None where it has nothing left."""
+        """Run Z3 within the limit and within the question's budget; return None if the budget is used up."""
         budget = current()
         if budget is not None:
             if budget.steps <= 0:
@@ -196,7 +196,7 @@ def _run(solver: z3.Solver, limit: int) -> tuple[str, Any]:
 
 
 def solve_formula(component: Component, formula: Term) -> Outcome:
-    """Whether a formula has a solution in the component: :class:`Proved` (none), :class:`Refuted` or :class:`Unknown`.
+    """Decide whether a formula has a solution in the component: :class:`Proved` means that there is none.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import lt
@@ -296,7 +296,7 @@ class Together:
         return [lowered, *definitions]
 
     def implies(self, chosen: Iterable[int], condition: Term) -> bool | None:
-        """Whether the conditions ``chosen``, by number, imply another one; None where that was not found out."""
+        """Return whether the conditions numbered ``chosen`` imply another one; None if Z3 could not decide."""
         import z3
 
         on = [self._on[index] for index in chosen]

@@ -99,7 +99,7 @@ class Box:
 
     @property
     def empty(self) -> bool:
-        """Whether a form has an empty range, or a condition is never true."""
+        """Return whether a form has an empty range, or a condition is never true."""
         crossed = any(low is not None and high is not None and low > high for low, high in self.limits.values())
         return crossed or among(boolean.FALSE, self.rest)
 

@@ -59,7 +59,7 @@ def _best_split(records: Sequence[Record], verified: Verified, compiler: Compile
 
 
 def _gain_of_steps(seen: Counter[Pair]) -> float:
-    """How many of the constrained records a typical segment rules out."""
+    """Return how many of the constrained records a typical segment rules out."""
     bounds = sorted({b for low, high in seen for b in (low, None if high is None else high + 1) if b is not None})
     covered = 0
     for (low, high), count in seen.items():
@@ -86,7 +86,7 @@ def _build_table(form: Term, records: Sequence[Record], verified: Verified, comp
 
 
 def _key_forms(form: Term, members: Sequence[Record], verified: Verified, compiler: Compiler) -> tuple[Term, ...]:
-    """``form`` and further forms that all members fix, as long as they tell more members apart."""
+    """Return ``form`` and further forms that all members fix, as long as each distinguishes more members."""
     chosen = [form]
     shared = [
         other
@@ -187,7 +187,7 @@ def _build_rest(
 
 
 def _shared(records: Sequence[Record], verified: Verified) -> Box | None:
-    """What all records ask alike beyond what is verified; None for nothing."""
+    """Return the limits and conditions that all records share and that are not verified yet; None if there are none."""
     limits = {form: pair for form, pair in records[0].box.limits.items() if form not in verified}
     conditions = [term for term in records[0].box.rest if term not in verified]
     for record in records:

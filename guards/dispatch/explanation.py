@@ -147,7 +147,7 @@ def explain_miss(miss: Miss[Any], sources: Sources | None = None) -> str:
 
 @attrs.frozen
 class Distinction:
-    """What tells two guard sets apart.
+    """The differences between two guard sets.
 
     Attributes:
         first: conditions of the first set that the second does not imply.
@@ -169,7 +169,7 @@ class Distinction:
 
 @whole_question()
 def distinguish(first: GuardSet, second: GuardSet, sources: Sources | None = None) -> Distinction:
-    """What distinguishes two guard sets, for instance those of two entries of one cache.
+    """Return the differences between two guard sets, for instance those of two entries of one cache.
 
     >>> print(distinguish(GuardSet.read("s0 > 2", "s1 == 4"), GuardSet.read("s0 > 9", "s1 == 4")))
     the second alone asks s0 >= 10; only the first holds for s0 = 3 and s1 = 4

@@ -121,7 +121,7 @@ def _cut(bounds: list[int], branches: list[Any], limits: Pair) -> tuple[int, int
 
 
 def _into_span(node: Span, record: Record, compiler: Compiler) -> Node:
-    """What is inserted goes to the rest, until that is as large as what was there."""
+    """Add a record to the rest of a span; rebuild the span once the inserted records outnumber the original ones."""
     records = (*node.records, record)
     if 2 * node.inserted > len(records):
         return build(records, node.verified, compiler)

@@ -45,7 +45,7 @@ class Record:
         return self._tests[verified]
 
     def certain(self, verified: Verified) -> bool:
-        """Whether nothing is left to test."""
+        """Return whether ``verified`` covers all tests of the record."""
         return self.box.limits.keys() <= verified and verified.issuperset(self.box.rest)
 
     def points(self, forms: Sequence[Term]) -> tuple[int, ...] | None:

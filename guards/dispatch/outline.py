@@ -39,7 +39,7 @@ class Outline:
     _otherwise: bool
 
     def holds(self, entry: object) -> bool:
-        """Whether a look-up from here can answer ``entry``."""
+        """Return whether a look-up from this node can return ``entry``."""
         return id(entry) in self.below
 
     def chosen(self, values: Values, entry: object) -> int | None:
@@ -52,7 +52,7 @@ class Outline:
 
 
 def outline(tree: Tree[Any], names: Names | None = None) -> Outline:
-    """The tree as it is now; ``names`` spells the symbols.
+    """Return an outline of the present tree; ``names`` spells the symbols.
 
     >>> from guards import GuardSet
     >>> tree = Tree(["n"])

@@ -1,4 +1,4 @@
-"""Which of many guard sets holds: a tree of tests instead of a scan.
+"""The decision tree that finds the guard set that holds, in place of a scan.
 
 A :class:`Tree` answers what a scan of the guard sets in order of insertion would answer, with far fewer tests: forms
 that many sets fix are looked up in a table, ranges of a form are searched by bisection, and only what is left of a set
@@ -152,7 +152,7 @@ class Tree(Generic[E]):
         return iter([(record.guard_set, record.entry) for record in self._records])
 
     def scan(self, values: Values) -> E | None:
-        """What :meth:`lookup` must answer, found by trying one set after the other: for tests."""
+        """Find the entry that :meth:`lookup` must return by trying one set after the other, for tests."""
         known = dict(zip(self.slots, values, strict=True))
         for record in self._records:
             if record.guard_set.holds(known):
@@ -177,7 +177,7 @@ class Tree(Generic[E]):
 
 
 def _distance(record: Record, values: Mapping[str, int], seen: dict[Term, int]) -> tuple[int, int]:
-    """How many conditions of a record fail, and by how much."""
+    """Return how many conditions of a record fail, and the sum of their distances."""
     failing = gap = 0
     for atoms in record.box.atoms:
         gaps = [_gap(term, pair, values, seen) for term, pair in atoms]
@@ -188,7 +188,7 @@ def _distance(record: Record, values: Mapping[str, int], seen: dict[Term, int]) 
 
 
 def _gap(term: Term, pair: Pair | None, values: Mapping[str, int], seen: dict[Term, int]) -> int:
-    """How far a form is from its range; 0 where it is inside, 1 for a condition that fails."""
+    """Return the distance of a form from its range: 0 inside, and 1 for a condition that fails."""
     if term not in seen:
         seen[term] = evaluate(term, values) if pair is not None else 0 if satisfied(term, values) else 1
     value = seen[term]

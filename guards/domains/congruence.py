@@ -67,5 +67,5 @@ def mod(a: Class, divisor: int) -> Class:
 
 
 def meets(a: Class, value: int) -> bool:
-    """Whether ``value`` is in the class."""
+    """Return whether ``value`` is in the class."""
     return value == a[1] if a[0] == 0 else (value - a[1]) % a[0] == 0

@@ -27,7 +27,7 @@ class Interval:
 
     @property
     def empty(self) -> bool:
-        """Whether no integer is inside."""
+        """Return whether the interval contains no integer."""
         return self.lo is not None and self.hi is not None and self.lo > self.hi
 
     @property

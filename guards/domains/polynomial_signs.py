@@ -1,7 +1,7 @@
-"""Where a polynomial is negative, 0 or positive on the integers of a remainder class, exactly.
+"""The exact sign of a polynomial on the integers of a remainder class: runs where it is negative, 0 or positive.
 
-Between two values a polynomial changes its sign where it rises or falls; where it does either is the sign of its
-differences, a polynomial of one degree less. No root is ever approximated.
+A polynomial changes its sign at most once while it only rises or only falls. Where it rises and falls is the sign of
+its differences, a polynomial of one degree less. No root is ever approximated.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _difference(poly: Sequence[int]) -> list[int]:
 
 
 def _monotone(poly: Sequence[int], lo: int | None, hi: int | None, rising: bool) -> list[SignRun]:
-    """As :func:`_integer_signs`, where the values only rise or only fall."""
+    """Return the runs of :func:`_integer_signs` for a polynomial whose values only rise or only fall."""
     sign = 1 if rising else -1
     zero = _first(lambda k: sign * _value(poly, k) >= 0, lo, hi)
     beyond = _first(lambda k: sign * _value(poly, k) > 0, lo, hi)

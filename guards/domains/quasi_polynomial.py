@@ -50,7 +50,7 @@ class Pieces:
     most: int = MOST
 
     def at(self, value: int) -> Any:
-        """What is there at a value of the domain."""
+        """Return the piece at a value of the domain."""
         return next(what for last, what in self.classes[value % self.modulus] if last is None or value <= last)
 
 

@@ -176,7 +176,7 @@ def _one_by_one(segment: _Segment, modulus: int) -> list[_Segment]:
 
 
 def _cuts(runs: Sequence[Sequence[tuple[int | None, int | None, bool]]]) -> list[int]:
-    """As few places as possible so that every change of every class has one between its two members."""
+    """Return as few cuts as possible, so that every change of every class has a cut between its two members."""
     changes = []
     for row in runs:
         for (_, before, _), (after, _, what) in pairwise(row):
@@ -276,7 +276,7 @@ def _ahead(segments: Sequence[_Segment], index: int, modulus: int) -> Pattern | 
 
 
 def _fits(segment: _Segment, pattern: Pattern, modulus: int) -> bool:
-    """Whether a segment follows a pattern, whose modulus divides that of all classes."""
+    """Return whether a segment follows a pattern, whose modulus divides that of all classes."""
     return all(what is (rest % pattern[0] in pattern[1]) for rest, what in segment.inside.items())
 
 

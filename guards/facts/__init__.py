@@ -1,4 +1,4 @@
-"""What is known about symbols, frozen: facts are the cache key of every decision.
+"""Facts about symbols, frozen: they are the cache key of every decision.
 
 ``Facts`` are made of one ``Component`` for each set of symbols that conditions connect. Learning a condition
 (``propagate``, with ``ranges``, ``equations`` and ``replacing``) turns it into a range, a bound of a linear form or a

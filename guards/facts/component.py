@@ -1,4 +1,4 @@
-"""What is known about one set of connected symbols, in the form that deciding wants.
+"""The facts about one set of connected symbols, in the form that the deciders need.
 
 A :class:`Component` is immutable once made. It turns conditions into ranges, bounds of linear forms and rewrites: an
 equation that can be solved for a symbol, and a divisibility fact, which becomes a rewrite to a multiple of a new
@@ -285,7 +285,7 @@ class Component:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def look(self, condition: Term) -> bool | None:
-        """What ranges, remainders and what was assumed say about a condition, without any search."""
+        """Decide a condition by ranges, remainders and assumptions, without any search; None if they leave it open."""
         op = condition.op
         if op is Op.LE:
             lo, hi = self.bounds(condition.args[0])
@@ -358,7 +358,7 @@ def replaced(term: Term, replacements: dict[Term, Term]) -> Term | None:
 
 
 def contains(term: Term, part: Term) -> bool:
-    """Whether ``part`` occurs in ``term``."""
+    """Return whether ``part`` occurs in ``term``."""
     if part.op is Op.SYMBOL:
         return part in term.symbols
     if not part.symbols <= term.symbols:

@@ -15,7 +15,7 @@ from guards.terms.term import SYMBOLIC_DIVISION, Op, Term, postorder
 
 
 def partial(term: Term) -> bool:
-    """Whether a term divides by something that is not a constant, and so may be undefined.
+    """Return whether a term divides by something that is not a constant, and so may be undefined.
 
     >>> from guards.terms.arithmetic import symbol
     >>> partial(symbol("a") // 2), partial(2 * (symbol("a") % symbol("b")))
@@ -25,7 +25,7 @@ def partial(term: Term) -> bool:
 
 
 def divides(term: Term) -> bool:
-    """Whether a term is itself a division by something that is not a constant.
+    """Return whether a term is itself a division by something that is not a constant.
 
     >>> from guards.terms.arithmetic import symbol
     >>> divides(symbol("a") % symbol("b")), divides(2 * (symbol("a") % symbol("b")))
@@ -35,7 +35,7 @@ def divides(term: Term) -> bool:
 
 
 def satisfied(condition: Term, values: Mapping[str, int]) -> bool:
-    """Whether a condition is defined and true at ``values``.
+    """Return whether a condition is defined and true at ``values``.
 
     A relation in which something is divided by zero does not hold; ``and`` and ``or`` have their usual meaning on top.
 

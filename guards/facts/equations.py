@@ -58,7 +58,7 @@ def _parametrised(learning: Learning, constant: int, items: Monomials) -> tuple[
 
 
 def _meaning(learning: Learning, atom: Term, value: Term) -> list[Term]:
-    """What ``atom == value`` says of the operands of the atom."""
+    """Return the conditions on the operands of ``atom`` that ``atom == value`` implies."""
     args = atom.args
     if atom.op is Op.FLOORDIV:
         low, _ = learning.component.bounds(args[1])

@@ -1,4 +1,4 @@
-"""What is known about symbols: frozen :class:`Facts`, made of one :class:`Component` for each set of connected symbols.
+"""The facts about symbols: frozen :class:`Facts`, one :class:`Component` for each set of connected symbols.
 
 Two symbols are connected when a condition mentions both. Decisions are cached on the component they depend on, so an
 assumption about ``s0`` leaves the cached decisions about an unconnected ``s7`` in place.
@@ -71,7 +71,7 @@ def _require_range(symbol: Any, pair: Pair) -> None:
 
 
 class Facts:
-    """What is known: a range for each declared symbol and a conjunction of conditions. Immutable.
+    """The facts about symbols: a range for each declared symbol and a conjunction of conditions. Immutable.
 
     A symbol that was not declared is a size: any integer >= 0.
 
@@ -239,7 +239,7 @@ class Facts:
         return term if found is None else found
 
     def replace(self, term: Term) -> Term:
-        """As :meth:`canonical`."""
+        """Rewrite a term as :meth:`canonical` does."""
         return self.canonical(term)
 
     def _key(self) -> tuple[frozenset[Any], frozenset[Term]]:

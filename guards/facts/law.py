@@ -1,4 +1,4 @@
-"""What a law is: a row of the rewrite table."""
+"""A law: one row of the rewrite table."""
 
 from __future__ import annotations
 

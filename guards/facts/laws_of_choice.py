@@ -36,7 +36,7 @@ def dominated(component: Component, term: Term, rewrite: Rewrite) -> Term | None
 
 
 def _not_beaten_by_ranges(component: Component, parts: list[Term], least: bool) -> list[Term]:
-    """Return the operands but those whose range lies wholly beyond that of one other operand."""
+    """Return the operands without those whose ranges lie wholly beyond the range of another operand."""
     best: Term | None = None
     limit = 0
     for part in parts:

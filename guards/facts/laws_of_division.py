@@ -67,18 +67,18 @@ def divide(dividend: Term, divisor: Term) -> tuple[Term, Term]:
 
 
 def monomials_of(term: Term) -> int:
-    """How many monomials a term has."""
+    """Return the number of monomials of a term."""
     return len(arithmetic.split(term)[1])
 
 
 def quotient_of_multiple(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
-    """What the dividend has of multiples of the divisor comes out of the quotient."""
+    """Move multiples of the divisor out of the dividend, in front of the quotient."""
     quotient, rest = divide(*term.args)
     return None if quotient is ZERO else arithmetic.add(quotient, division.floordiv(rest, term.args[1]))
 
 
 def remainder_of_multiple(component: Component, term: Term, rewrite: Rewrite) -> Term | None:
-    """What the dividend has of multiples of the divisor leaves no remainder."""
+    """Drop multiples of the divisor from the dividend of a remainder."""
     quotient, rest = divide(*term.args)
     return None if quotient is ZERO else division.mod(rest, term.args[1])
 

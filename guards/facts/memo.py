@@ -1,4 +1,4 @@
-"""What other modules found out about a component, beside its data: it lives and dies with what it depends on."""
+"""Cached results of other modules about a component; they live as long as the component."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""How a component learns a condition: as a range, a bound of a linear form, a rewrite, or as it stands.
+"""Learning of a condition by a component: as a range, a bound of a linear form, a rewrite, or unchanged.
 
-Everything here works on a component that is still being made; once :func:`assume` has returned it, it is never changed.
+Everything here works on a component that is still being made. Once :func:`assume` has returned a component, it never
+changes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def assume(component: Component, conditions: Iterable[Term]) -> Component:
 
 
 def with_condition(component: Component, condition: Term) -> Component:
-    """As :func:`assume`, for one condition that is likely to be needed again."""
+    """Assume one condition as :func:`assume` does, and cache the result for the next time."""
     assumed = component.memo.assumed
     found: Component | None = assumed.get(condition)
     if found is None:

@@ -74,7 +74,7 @@ def eliminate(rows: Iterable[Term], kept: Set[Term]) -> tuple[Term, bool]:
 
 
 def _flat(rows: Sequence[Term]) -> Rows | None:
-    """The rows, conjunctions taken apart; None where one is never true."""
+    """Return the rows with conjunctions split into their parts; None if one row is never true."""
     made: dict[Term, None] = {}
     for row in rows:
         for part in row.args if row.op is Op.AND else (row,):
@@ -141,7 +141,7 @@ def _without(case: Rows, s: Term) -> list[Rows] | None:
 
 
 def _coefficient(row: Term, s: Term) -> int | None:
-    """What ``s`` is multiplied by in a relation that is linear in it; None in any other."""
+    """Return the coefficient of ``s`` in a relation that is linear in ``s``; None in any other."""
     if not Op.EQ <= row.op <= Op.LE or row.op is Op.NE:
         return None
     items = arithmetic.split(row.args[0])[1]
@@ -162,7 +162,10 @@ def _at(row: Term, s: Term, c: int, others: Term) -> Term:
 
 
 def _meets(low: tuple[int, Term], high: tuple[int, Term]) -> Term:
-    """That some integer lies between ``term / coefficient`` of both: the real shadow where that is exact."""
+    """Return the condition that an integer lies between both bounds: the real shadow, where that is exact.
+
+    A bound is a pair that stands for ``term / coefficient``.
+    """
     (a, least), (b, most) = low, high
     if a == 1 or b == 1:
         return boolean.le(arithmetic.scale(least, b), arithmetic.scale(most, a))

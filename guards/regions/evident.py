@@ -18,7 +18,7 @@ from guards.terms.term import Op, Term
 
 
 class Evident:
-    """What can be seen of a conjunction of conditions that are defined everywhere, under ranges.
+    """Plain consequences of a conjunction of conditions that are defined everywhere, under ranges.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import eq, ge, ne, or_
@@ -43,7 +43,7 @@ class Evident:
             self._note(substitute(part, self._same))
 
     def implies(self, condition: Term) -> bool:
-        """Whether the conjunction plainly implies ``condition``; False where that is not plain."""
+        """Return whether the conjunction plainly implies ``condition``; False where a proof would need a search."""
         return self._holds(condition) or (bool(self._same) and self._holds(substitute(condition, self._same)))
 
     def _note(self, part: Term) -> None:

@@ -19,7 +19,7 @@ from guards.terms.term import Op, Term, drop
 
 
 class Solver(Protocol):
-    """Who solves conditions for a symbol, one inside the other."""
+    """The solver that isolation calls for its cases."""
 
     facts: Facts
     symbol: Term
@@ -35,7 +35,7 @@ class Solver(Protocol):
 
 
 def factor_of(symbol: Term, inside: list[tuple[Term, int]]) -> Term | None:
-    """What the symbol is multiplied by, where it only is multiplied."""
+    """Return the coefficient of a symbol, a term, in monomials that are all linear in the symbol; None otherwise."""
     factor = arithmetic.ZERO
     for m, c in inside:
         atoms = list(arithmetic.factors(m))

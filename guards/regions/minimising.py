@@ -1,11 +1,13 @@
-"""Which conditions of a conjunction are needed: those that the others do not imply.
+"""Minimising of a conjunction: conditions that the others imply are dropped.
 
-What is left is irredundant as far as that could be proven; it need not be the shortest set that says the same. A
-condition is dropped only for a proof. Of ranges of the same form the tightest is kept; then the cheap rungs of
-:mod:`guards.asking.ladder` look through all conditions, then the whole ladder looks at what is left, and at last Z3
-alone, told nothing but the ranges and the conditions, confirms what was dropped, unless that is plain to see
-(:mod:`guards.regions.evident`). What is not confirmed stays in the set. Where many conditions are left, one solver of
-Z3 that holds all of them is asked in place of the ladder.
+The result is irredundant as far as that could be proven; it need not be the shortest set with the same meaning. A
+condition is dropped only for a proof, in these steps:
+
+- Of ranges of the same form the tightest is kept.
+- The cheap rungs of :mod:`guards.asking.ladder` look through all conditions, then the whole ladder looks at the rest.
+  Where many conditions are left, one Z3 solver that holds all of them is asked in place of the ladder.
+- Z3 alone, given nothing but the ranges and the conditions, confirms each condition that was dropped, unless
+  :mod:`guards.regions.evident` sees it at once. A condition that is not confirmed stays in the set.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _MANY = 24  # conditions left after the cheap rungs, from which on they are aske
 
 
 def _weight(term: Term) -> tuple[int, ...]:
-    """How hard a condition is to read and to check: what should stay comes first."""
+    """Return a sort key: how hard a condition is to read and to check. Conditions that should stay sort first."""
     kind = {Op.EQ: 0, Op.LE: 1, Op.NE: 2, Op.AND: 3, Op.OR: 4}.get(term.op, 5)
     return (len(term.symbols) > 1 and kind != 0, term.depth > 2, kind, term.depth, len(term.symbols))
 
@@ -131,9 +133,9 @@ def _together(
     given: Sequence[Term],
     ranges: Ranges,
 ) -> list[int]:
-    """``kept`` without what the others imply, by one solver, which confirms what was dropped before, too.
+    """Return ``kept`` without the conditions that the others imply, and the ``dropped`` that are not implied.
 
-    It need not be asked about those that are ``sure`` to be needed.
+    Indices in ``sure`` are known to be needed and are not asked about.
     """
     always = [*given, *(c for name, limits in ranges.items() for c in range_conditions(name, limits))]
     asked = Together(always, [conditions[index] for index in kept])
@@ -162,7 +164,7 @@ def _unconfirmed(conditions: Sequence[Term], kept: Sequence[int], ranges: Ranges
 
 
 def _open(stays: Sequence[Term], dropped: list[int], conditions: Sequence[Term], ranges: Ranges) -> list[int]:
-    """Those of ``dropped`` that are not confirmed: many are asked about at once, and halves where that is too much."""
+    """Return the indices of ``dropped`` that are not confirmed: many are asked about at once, then halves."""
     if not dropped or _confirmed(stays, [conditions[index] for index in dropped], ranges):
         return []
     if len(dropped) == 1:

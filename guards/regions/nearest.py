@@ -145,7 +145,7 @@ def _along_line(rows: Sequence[Term], s: Term, start: int, bound: int | None, wi
 def _by_solver(
     rows: Sequence[Term], free: Sequence[Term], here: Values, bound: int | None
 ) -> tuple[Values | None, bool]:
-    """As :func:`_moving`: the distance is halved until it cannot be less."""
+    """Find the nearest point as :func:`_moving` does, by Z3: the distance is halved until it cannot be less."""
     ranges = dict.fromkeys(here, (None, None))
     distance = arithmetic.total(extremes.maximum(s - here[s.name], here[s.name] - s) for s in free)
     least = 1 if len(free) == 1 else len(free)  # each of them moves

@@ -24,7 +24,7 @@ _MENDED = 128  # symbols that one move may take along
 def shown(
     facts: Facts, indices: Sequence[int], conditions: Sequence[Term], given: Sequence[Term], ranges: Mapping[str, Pair]
 ) -> set[int]:
-    """Those of the indices whose condition the other ones, what is given and the ranges are seen not to imply.
+    """Return the indices whose condition is shown not to follow from the others, ``given`` and the ranges.
 
     ``facts`` knows all of them.
 
@@ -97,7 +97,7 @@ def _value(condition: Term, values: Values) -> bool | None:
 
 
 def _excludes(condition: Term, move: Move, about: Mapping[str, Sequence[Term]], ranges: Mapping[str, Pair]) -> bool:
-    """Whether all conditions but that one hold after a move, and after what it takes along."""
+    """Return whether a move, with the moves that it entails, makes ``condition`` fail and keeps all others true."""
     values, name = move
     moved = {name}
     waiting = [name]

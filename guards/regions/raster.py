@@ -25,7 +25,7 @@ _MOST = 1_000_000  # cells
 
 @attrs.frozen
 class Grid:
-    """Where a region holds, for values of two symbols.
+    """The values of two symbols at which a region holds, as a grid of cells.
 
     Attributes:
         first: the symbol along the rows.

@@ -30,7 +30,7 @@ Values = dict[str, int]
 
 @attrs.frozen
 class Search:
-    """What looking for a point found.
+    """The result of a search for a point.
 
     Attributes:
         satisfiable: True with a point, False with a proof that there is none, None when neither was found.
@@ -47,7 +47,7 @@ NOWHERE = Search(False)
 
 
 def empty_range(ranges: Ranges) -> bool:
-    """Whether some range has its bounds the wrong way round.
+    """Return whether some range is empty: its lower bound exceeds its upper bound.
 
     >>> empty_range({"s0": (0, None), "s1": (3, 2)})
     True
@@ -159,7 +159,7 @@ def search(conditions: Sequence[Term], ranges: Ranges) -> Search:
 
 
 def holds(conditions: Iterable[Term], ranges: Ranges, values: Mapping[str, int]) -> bool:
-    """Whether values lie in the region.
+    """Return whether the values are a point of the region.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import gt
@@ -181,7 +181,7 @@ def _default(limits: Pair) -> int:
 
 
 def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
-    """As :func:`search`, for conditions that are connected by their symbols."""
+    """Search as :func:`search` does, for conditions that are connected by their symbols."""
     symbols = {s for condition in conditions for s in condition.symbols}
     own = {s.name: ranges.get(s.name, SIZES) for s in sorted(symbols, key=lambda s: s.order)}
     bare = facts_of(own)
@@ -206,7 +206,7 @@ def _search_component(conditions: Sequence[Term], ranges: Ranges) -> Search:
 
 
 def solve_alone(bare: Facts, whole: Term) -> Outcome:
-    """What Z3 alone, told nothing but ranges, says of a formula.
+    """Decide a formula by Z3 alone, which is told nothing but ranges.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import gt

@@ -67,7 +67,7 @@ def solve(relation: Term | str, symbol: Term | str, facts: Facts | None = None) 
 
 
 def _alone(part: Term, symbol: Term) -> bool:
-    """Whether a condition speaks of the symbol alone."""
+    """Return whether the symbol is the only one of a condition."""
     return part.symbols == {symbol}
 
 
@@ -181,10 +181,10 @@ class _Solver:
     # -- cases --------------------------------------------------------------------------------------------------------
 
     def _by_cases(self, relation: Term) -> Term:
-        """By which operand a ``min``, ``max`` or ``ite`` takes, or by the remainder of the symbol.
+        """Split by the operand that a ``min``, ``max`` or ``ite`` takes, or by the remainder of the symbol.
 
-        What is asked may divide by 0 where the whole is defined, inside an ``ite`` that takes the other way: the cases
-        cover that too.
+        A case's condition may divide by 0 where the whole is defined, inside an ``ite`` that takes the other way: the
+        cases cover that too.
         """
         for part in postorder(relation.args[0]):
             if self.symbol not in part.symbols:

@@ -211,7 +211,7 @@ def _unpacking(slots: Sequence[str], names: Mapping[str, str], used: set[str]) -
 
 
 def _implied(term: Term, conditions: Sequence[Guard]) -> bool:
-    """Whether the check can leave out ``term``, a bare bound of a symbol, because of a tighter condition."""
+    """Return whether ``term``, a bound of a single symbol, is implied by a tighter condition of the check."""
     bound = bounded_by(term) if term.op is Op.LE else None
     if bound is None or len(bound[0]) > 1 or bound[0][0][0].op is not Op.SYMBOL:
         return False

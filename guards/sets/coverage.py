@@ -35,7 +35,7 @@ _TRIED = 4  # values of each symbol that are tried then, at most 4**4 points
 
 @attrs.frozen
 class Certificate:
-    """Whether every call that a contract allows is served.
+    """The verdict on coverage: every call that a contract allows is served, or one is not.
 
     Attributes:
         covered: True with a proof that none can miss, False with a call that does, None when neither was found.
@@ -140,7 +140,10 @@ class _Cover:
         return Certificate(None, None, self.parts, f"not known: {reason}")
 
     def _left(self, facts: Facts, entries: list[tuple[int, list[Term]]]) -> list[tuple[int, list[Term]]] | None:
-        """What each entry still asks in this part, without those that cannot hold; None when one holds throughout."""
+        """Return the conditions that each entry still needs in this part; None if one entry always holds.
+
+        Entries that cannot hold in this part are left out.
+        """
         left = []
         for index, conditions in entries:
             asked = []

@@ -49,7 +49,7 @@ class Guard:
         return text(self.term, names)
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether the condition is defined and true at ``values``.
+        """Return whether the condition is defined and true at ``values``.
 
         Raises:
             Missing: a symbol of the condition has no value.
@@ -78,7 +78,7 @@ class Violation:
 
     @property
     def origin(self) -> Origin | None:
-        """Where the guard comes from."""
+        """The place in the user's program that the guard comes from."""
         return self.guard.origin
 
     def __str__(self) -> str:

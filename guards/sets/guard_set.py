@@ -160,7 +160,7 @@ class GuardSet:
         return html.table(columns, rows, caption=f"guards ({len(rows)})", code=("guard", "line"))
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether every condition holds at ``values``, which names every symbol of the set.
+        """Return whether every condition holds at ``values``, which names every symbol of the set.
 
         Raises:
             Missing: a symbol has no value.
@@ -193,7 +193,7 @@ class GuardSet:
         return [guard.term for guard in self.guards]
 
     def is_satisfiable(self) -> bool | None:
-        """Whether some values satisfy the set; None when that was not found out.
+        """Return whether some values satisfy the set; None if that could not be decided.
 
         >>> GuardSet.read("s0 % 8 == 0", "s0 % 4 == 1").is_satisfiable()
         False
@@ -202,7 +202,7 @@ class GuardSet:
 
     @whole_question()
     def implies(self, other: GuardSet | Condition) -> bool | None:
-        """Whether every point of this set is one of ``other``; symbols that this set does not know are sizes.
+        """Return whether every point of this set is one of ``other``; symbols that this set does not know are sizes.
 
         Wherever a method takes another set, a text, a term or a guard will do: it has this set's ranges.
 
@@ -225,7 +225,7 @@ class GuardSet:
 
     @whole_question()
     def equivalent(self, other: GuardSet | Condition) -> bool | None:
-        """Whether both sets hold for the same values.
+        """Return whether both sets hold for the same values.
 
         >>> GuardSet.read("s0 > 3", "s0 != 4").equivalent(GuardSet.read("s0 >= 5"))
         True
@@ -236,7 +236,7 @@ class GuardSet:
         return False if there is False or back is False else True if there and back else None
 
     def disjoint(self, other: GuardSet | Condition) -> bool | None:
-        """Whether no values satisfy both sets.
+        """Return whether no values satisfy both sets.
 
         >>> GuardSet.read("s0 <= 8").disjoint(GuardSet.read("s0 > 8"))
         True
@@ -318,7 +318,7 @@ class GuardSet:
         rows: Sequence[int] | None = None,
         at: Mapping[str, int] | None = None,
     ) -> Grid:
-        """Where the set holds along two symbols, cell by cell, for plots; see :func:`guards.regions.raster.grid`.
+        """Return a grid of the points of two symbols at which the set holds: :func:`guards.regions.raster.grid`.
 
         >>> print(GuardSet.read("s0 >= s1", ranges={"s0": (0, 4), "s1": (1, 3)}).region("s0", "s1"))
         3 ..##
@@ -352,7 +352,7 @@ class GuardSet:
 
 
 def as_set(given: object, function: str, ranges: Mapping[str, Pair] | None = None) -> GuardSet:
-    """Return a guard set as it is, and a text, a term, a guard or a truth value as a set with those of the ranges.
+    """Return a guard set unchanged; turn a text, a term, a guard or a truth value into a set with the given ranges.
 
     Raises:
         ArgumentError: it is none of these.
@@ -368,7 +368,7 @@ def as_set(given: object, function: str, ranges: Mapping[str, Pair] | None = Non
 
 
 def _complement(conditions: Sequence[Guard], ranges: Mapping[str, Pair]) -> Term:
-    """That one of the conditions fails; what the ranges imply cannot."""
+    """Return the condition that one of the guards fails; guards that the ranges imply cannot fail."""
     sure = {c for name, limits in ranges.items() for c in range_conditions(name, limits)}
     return boolean.or_(*(boolean.not_(guarded(guard.term)) for guard in conditions if guard.term not in sure))
 

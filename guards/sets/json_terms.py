@@ -39,7 +39,7 @@ def term_to_json(term: Term) -> Json:
 
 
 def _parts(term: Term) -> int:
-    """How many parts a term has when it is written out, where what it shares is repeated."""
+    """Return the number of parts of a term when it is written out, where shared parts count each time."""
     return fold(term, lambda part, operands: 1 + sum(operands))
 
 

@@ -1,4 +1,4 @@
-"""Where in the user's program a guard comes from."""
+"""The place in the user's program that a guard comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public functions that take texts, terms, guards and guard sets alike, with ``ranges`` and ``assume``."""
+"""The public functions that accept texts, terms, guards and guard sets, with ``ranges`` and ``assume``."""
 
 from __future__ import annotations
 

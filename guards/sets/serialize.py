@@ -196,7 +196,7 @@ def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def from_json(document: str, kind: str | None = None) -> Value:
-    """What :func:`to_json` wrote; of the given kind, where one is given.
+    """Read a value that :func:`to_json` wrote; ``kind`` demands one kind of value.
 
     Raises:
         FormatError: the document is not of this format, version or kind, or a piece of it is wrong.

@@ -1,4 +1,4 @@
-"""Where the value of a symbol is read at run time, in the words of the user's program.
+"""The source of a symbol's value at run time, in the words of the user's program.
 
 ``arg`` is the path of the argument as the user would write it: ``x``, ``kwargs['mask']``, ``batch[0].ids``.  A mapping
 from the name of a symbol to its source turns ``s0`` into ``x.size(0)`` in every sentence that this package writes.

@@ -12,7 +12,7 @@ MOST_RUNS = 64  # of set bits in a constant: each becomes one quotient
 
 
 def both(a: Term, b: Term) -> Term | None:
-    """``a & b``
+    """Return ``a & b`` as a term without bit operators; None if there is no such term.
 
     >>> from guards.terms.arithmetic import const, symbol
     >>> x = symbol("x")

@@ -1,4 +1,4 @@
-"""Taking a choice apart: which of its operands a ``min``, ``max`` or ``ite`` is, and when."""
+"""Case distinction: the operands that a ``min``, ``max`` or ``ite`` may equal, each with its condition."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from guards.terms import boolean, extremes
 from guards.terms.term import Op, Term
 
 MOST_CASES = 24
-"""Operands of a ``min`` or ``max`` that are told apart one by one, each compared with all others; more are halved."""
+"""The largest number of operands of a ``min`` or ``max`` that are compared with each other; more are halved."""
 
 
 def cases(part: Term) -> list[tuple[Term, Term]]:
-    """What a ``min``, ``max`` or ``ite`` can be, each time with the condition under which it is that; else nothing.
+    """Return the values of a ``min``, ``max`` or ``ite`` with their conditions; [] for any other term.
 
     At least one of the conditions holds wherever the term is defined; those of ``min`` and ``max`` overlap where
     operands are equal.

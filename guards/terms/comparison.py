@@ -1,4 +1,4 @@
-"""What the comparisons of terms build: relations, connectives, extremes and substitution, by operator."""
+"""Constructors behind the comparison methods of terms: relations, connectives, extremes and substitution."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def compare(operator: str, a: Any, b: Any) -> Term:
 
 
 def iff(a: Term, b: Term) -> Term:
-    """Whether two conditions agree.
+    """Return the condition that two conditions agree.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import ge, lt

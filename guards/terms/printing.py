@@ -87,7 +87,7 @@ def balanced(
 
 
 def _led_by_symbols(items: Monomials) -> bool:
-    """Whether a symbol with a negative coefficient comes first, and a symbol is first of the positive ones too."""
+    """Return whether a symbol with a negative coefficient comes first, and the first positive item is a symbol too."""
     return items[0][1] < 0 and next(m for m, c in items if c > 0).op is Op.SYMBOL
 
 
@@ -136,7 +136,10 @@ _KEPT = 100  # and parts of more nodes than this are what is left out
 
 
 def tree_sizes(term: Term, known: dict[Term, int]) -> int:
-    """How many nodes a term has when it is written out, shared parts again and again; ``known`` gets those of parts."""
+    """Return the number of nodes of a term when it is written out; ``known`` gets the counts of its parts.
+
+    A part that is shared counts each time.
+    """
     if term not in known:
         for part in postorder(term, lambda part: part in known):
             known[part] = 1 + sum([known[child] for child in children(part)])

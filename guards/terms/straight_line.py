@@ -51,7 +51,7 @@ class StraightLine:
         self._sizes: dict[Term, int] = {}
 
     def small(self, term: Term) -> bool:
-        """Whether a term is written out."""
+        """Return whether a term is written out in place."""
         return term.depth <= 2 or (term.depth <= DEEPEST and tree_sizes(term, self._sizes) <= LARGEST)
 
     def expression(self, term: Term, *, reached: bool = True) -> str:

@@ -84,7 +84,7 @@ class Tape:
         return next((2**e for e in _EXPONENTS if all(m < EXACT for m in self._magnitudes(2**e))), -1)
 
     def _magnitudes(self, most: int) -> Iterable[int]:
-        """How large the result of each step can be where no slot holds more than ``most``."""
+        """Yield a bound on the magnitude of each step's result, where no slot exceeds ``most``."""
         found: list[int] = []
         for kind, *operands in self.steps:
             found.append(_magnitude(kind, operands, found, most))

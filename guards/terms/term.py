@@ -103,7 +103,7 @@ class Term(Operators):
 
     @property
     def is_bool(self) -> bool:
-        """Whether this is a relation or a connective (and not an integer)."""
+        """Return whether this is a relation or a connective (and not an integer)."""
         return self.op >= Op.TRUE
 
     @property
@@ -145,11 +145,11 @@ class Term(Operators):
         return None
 
     def known(self) -> bool:
-        """Whether the condition holds for certain under what is assumed (see :func:`guards.assuming`)."""
+        """Return whether the condition is certain under the current assumptions (see :func:`guards.assuming`)."""
         return _known(self)
 
     def guard_or_false(self) -> bool:
-        """Whether the condition holds for certain; what depends on the values counts as false."""
+        """Return whether the condition is certain; a condition that depends on the values counts as false."""
         return _known(self)
 
     def check(self, message: object = "") -> bool:
@@ -337,7 +337,7 @@ def children(term: Term) -> Iterator[Term]:
 
 
 def among(term: Term, terms: Iterable[Term]) -> bool:
-    """Whether a term is one of several: what ``in`` would have to compare, ``is`` tells."""
+    """Return whether a term is one of several; compares by ``is`` where ``in`` would compare by ``==``."""
     for each in terms:  # noqa: SIM110 - hot
         if each is term:
             return True
@@ -345,7 +345,7 @@ def among(term: Term, terms: Iterable[Term]) -> bool:
 
 
 def same_form(a: Monomials, b: Monomials) -> bool:
-    """Whether two sums are the same, constants aside: what ``==`` of the tuples would have to compare."""
+    """Return whether two sums are the same, constants aside; ``==`` of the tuples would compare deeply."""
     return len(a) == len(b) and all(m is n and c == d for (m, c), (n, d) in zip(a, b, strict=True))
 
 
@@ -359,5 +359,5 @@ def drop(terms: list[Term], term: Term) -> bool:
 
 
 def interned() -> int:
-    """How many terms are alive: for tests of memory growth."""
+    """Return the number of terms alive: for tests of memory growth."""
     return len(_table)

@@ -16,7 +16,7 @@ from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Op, Term
 
 Made = dict[Term, tuple[bool, Term, Term]]
-"""What terms were made of: whether by a remainder, the dividend and the divisor."""
+"""For each term made here: whether it is a remainder, its dividend and its divisor."""
 
 
 def quotient(a: Term, b: Term, made: Made) -> Term:
@@ -51,7 +51,7 @@ def quotient(a: Term, b: Term, made: Made) -> Term:
 
 
 def remainder(a: Term, b: Term, made: Made) -> Term:
-    """What ``quotient`` leaves: ``a - b*quotient(a, b)``, with the sign of ``a``.
+    """Return the remainder that belongs to ``quotient``: ``a - b*quotient(a, b)``, with the sign of ``a``.
 
     >>> from guards.terms.arithmetic import symbol
     >>> remainder(symbol("x"), arithmetic.const(-8), {})

@@ -18,13 +18,13 @@ from guards.text.transcript import Transcript
 
 Maker = Callable[[Transcript, list[Term], ast.Call], Term]
 INTEGER, CONDITION, EITHER = range(3)
-"""What an operand is read as: conditions count as 1 or 0 where an integer is wanted."""
+"""The kinds of operands: where an integer is read, a condition counts as 1 or 0."""
 
 
 class Function:
-    """How many operands a function takes (``most``: None for any number), what each is read as, and what it makes.
+    """A function of the language: how many operands it takes, how each is read, and the term that it makes.
 
-    The last of ``operands`` stands for all that follow.
+    ``most`` is None for any number of operands. The last of ``operands`` stands for all that follow.
     """
 
     __slots__ = ("least", "make", "most", "operands")

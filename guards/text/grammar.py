@@ -68,7 +68,7 @@ class Reader:
         return self._symbol(node.id, node)
 
     def place(self, node: ast.expr) -> Term:
-        """Where a size is read, as guards print it: ``x.size(0)``, ``kwargs['mask'].stride(1)``: a symbol so named."""
+        """Read a place that a guard prints, ``x.size(0)`` or ``kwargs['mask'].stride(1)``, as a symbol of that name."""
         return self._symbol(place(self.notes, node), node)
 
     def _symbol(self, name: str, node: ast.expr) -> Term:

@@ -1,4 +1,4 @@
-"""What the operators of the language make of terms, within limits on their size."""
+"""Terms for the operators of the language, within limits on their size."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def ceildiv(a: Term, b: Term) -> Term:
 
 
 def implies(a: Term, b: Term) -> Term:
-    """Whether ``b`` holds wherever ``a`` does.
+    """Return the condition that ``b`` holds wherever ``a`` does.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from guards.terms.boolean import lt

@@ -20,7 +20,7 @@ MAX_LENGTH = 50_000  # characters
 
 
 class Read:
-    """What a text says.
+    """A text that was read: its term, and what the text says beyond the term.
 
     Attributes:
         term: the term that it writes.

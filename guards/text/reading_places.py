@@ -1,4 +1,6 @@
-"""Where a value is read, in the words of ``guards.sets.sources``: ``x.size(0)``, ``kwargs['mask'].stride(1)``.
+"""Reading of the places of values, in the words of ``guards.sets.sources``:
+
+``x.size(0)``, ``kwargs['mask'].stride(1)``.
 
 Such a text is the name of a symbol, so that what guards print is read back as it was meant. ``x.shape[0]`` is
 ``x.size(0)``.

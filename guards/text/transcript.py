@@ -1,4 +1,4 @@
-"""What is noted while a text is read, beside its term: where errors point, what is divided by, what has to be shown."""
+"""Notes that are taken while a text is read: where errors point, the divisors, the conditions to be shown."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ class Transcript:
 
 
 def described(node: ast.AST) -> str:
-    """What errors call a node."""
+    """Return the words by which errors name a node."""
     return f"a {type(node).__name__} expression" if isinstance(node, ast.expr) else type(node).__name__
