@@ -1,4 +1,4 @@
-"""Which shapes broadcast, to what, and with which strides.
+"""Broadcasting: the shape to which shapes broadcast, and the strides of the result.
 
 Asks of symbolic sizes (guards) only where the structure does not tell whether they are equal, or 1.
 """
@@ -137,7 +137,7 @@ def _equal(size: Size, want: Size) -> bool:
 
 
 def _may_spread(a: Size, b: Size, equal: Cond) -> bool:
-    """Whether one of two sizes that differ may be 1; if none is, equality is required, where only data tell it."""
+    """Return whether one of two sizes that differ may be 1; else require that they are equal, if only data can tell."""
     if not only_at_run_time(equal) or not known(a != 1) or not known(b != 1):
         return True
     check(equal, lambda: f"sizes {a} and {b} do not broadcast")

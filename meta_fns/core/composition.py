@@ -28,7 +28,7 @@ def composite(*overloads: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def composite_of(op: OpOverload) -> Callable[..., Any] | None:
-    """What infers a composite overload; None for others."""
+    """Return the function that infers a composite overload; None for other overloads."""
     return _composites.get(str(op))
 
 

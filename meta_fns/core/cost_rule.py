@@ -1,4 +1,4 @@
-"""What a call of an op costs: arithmetic, memory traffic and kernels, as formulas of its sizes.
+"""The cost of a call of an op: arithmetic, memory traffic and kernels, as formulas of its sizes.
 
 A formula is duck-typed like a shape rule's: it adds, multiplies and divides sizes, ints or symbolic, and never compares
 them, so that asking for a cost records no guard.
@@ -58,7 +58,7 @@ def specs_in(value: Any) -> Iterator[TensorSpec]:
 
 
 def elements(spec: TensorSpec) -> Size:
-    """How many elements of memory a tensor shows: an expanded dimension (stride 0) counts once."""
+    """Return the number of elements in memory that a tensor shows: an expanded dimension (stride 0) counts once."""
     if not spec.strides:
         return product(spec.sizes)
     return product(size for size, stride in zip(spec.sizes, spec.strides, strict=True) if not _zero(stride))
@@ -98,7 +98,7 @@ def writes(call: OpCall) -> Size:
 
 @attrs.frozen(eq=False)
 class CostRule:
-    """What is known of the cost of an op.
+    """The formulas for the cost of an op.
 
     Attributes:
         family: what kind of work it is: ``contraction``, ``convolution``, ``attention``, ``pointwise``, ``reduction``,

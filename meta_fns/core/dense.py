@@ -88,7 +88,7 @@ def dense_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> Shape:
 
 
 def _should_swap(sizes: Sequence[Size], strides: Sequence[Size], a: int, b: int) -> int:
-    """1 if dimension ``a`` lies outside ``b`` in memory, -1 if inside, 0 if nothing tells them apart."""
+    """Return 1 if dimension ``a`` lies outside ``b`` in memory, -1 if inside, 0 if their order is not known."""
     left, right = strides[a], strides[b]
     if same(left, 0) or same(right, 0):
         return 0
@@ -118,12 +118,15 @@ def compare(a: Size, b: Size, size_a: Size, size_b: Size) -> int:
 
 
 def _spans(outer: Size, inner: Size, size: Size) -> bool:
-    """Whether a stride is provably larger (but at 0), or at least what the other dimension spans, of this size."""
+    """Return whether ``outer`` is provably larger than ``inner``, or at least ``inner * size``.
+
+    Strides that are 0 are not considered.
+    """
     return known(outer > inner) or known(outer >= inner * at_least_one(size)) or known(outer >= inner * 2)
 
 
 def order_known(a: Size, b: Size) -> int:
-    """As ``compare``, but 0 where nothing is provable; never asks."""
+    """Compare as ``compare`` does, but return 0 where nothing is provable; never asks."""
     if type(a) is int and type(b) is int:
         return (a > b) - (a < b)
     if a is b:
@@ -134,9 +137,10 @@ def order_known(a: Size, b: Size) -> int:
 
 
 def larger(a: Size, b: Size) -> bool:
-    """Whether ``a > b``, of the sizes of two dimensions of one stride; asks only where neither is known to be 1.
+    """Return whether ``a > b``, for the sizes of two dimensions of one stride.
 
-    Where one is 1 the stride alone tells nothing, and the order does not matter.
+    Asks only where neither size is known to be 1. Where one is 1 the stride alone tells nothing, and the order does not
+    matter.
     """
     order = order_known(a, b)
     if order or static((a, b)) or same(a, 1) or same(b, 1) or same(a, b):

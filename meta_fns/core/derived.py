@@ -58,7 +58,7 @@ def written(self: TensorSpec, result: TensorSpec, *, convert: bool, overlapping:
 
 
 def _functional_of(op: OpOverload, name: str) -> Rule | None:
-    """The rule of the functional overload of packet ``name`` with the arguments of ``op`` (out= arguments apart)."""
+    """Return the rule of the functional overload of packet ``name`` with the arguments of ``op``, except ``out=``."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return None

@@ -1,4 +1,4 @@
-"""What TensorIterator makes of its operands: the broadcast shape, the output's strides, the device.
+"""The results of TensorIterator: the broadcast shape, the output's strides, the device.
 
 Source: ATen/TensorIterator.cpp (compute_shape, fast_set_up, reorder_dimensions, allocate_or_resize_outputs). Exact on
 plain ints.
@@ -92,7 +92,7 @@ def _cast_strides(tensor: TensorSpec, common: torch.dtype | None) -> Shape:
 
 
 def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]], *, numbers: bool = False) -> Shape:
-    """Strides of a fresh output of ``sizes`` for operands ``(sizes, strides)`` as they are before broadcasting.
+    """Return the strides of a fresh output of ``sizes`` for operands ``(sizes, strides)`` before broadcasting.
 
     If all have the output's shape and one dense layout, that layout; else the dimensions ordered by the operands'
     strides, the first operand that can tell two dimensions apart deciding.  ``numbers``: whether there are numbers

@@ -95,7 +95,7 @@ def canonical(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """What ``Tensor.is_contiguous()`` answers. May ask.
+    """Return what ``Tensor.is_contiguous()`` returns. May ask.
 
     Dimensions of size 1 do not count, empty tensors are contiguous.
     """
@@ -116,7 +116,7 @@ def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Whether it is contiguous by its structure, whatever the sizes.  Never asks."""
+    """Return whether a layout is contiguous by its structure, for any sizes.  Never asks."""
     expected: Size = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
         if same(size, 1):
@@ -128,7 +128,7 @@ def plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size], memory_format: torch.memory_format) -> bool:
-    """What ``Tensor.is_contiguous(memory_format=channels_last[_3d])`` answers. May ask."""
+    """Return what ``Tensor.is_contiguous(memory_format=channels_last[_3d])`` returns. May ask."""
     if len(sizes) != (4 if memory_format is torch.channels_last else 5):
         return False
     expected: Size = 1

@@ -34,7 +34,7 @@ DTYPES: dict[str, tuple[torch.dtype, ...]] = {
 }
 
 POINTWISE, PROMOTES = "pointwise", "broadcast and promote"
-"""What users read of the rules of one operand, and of several."""
+"""The names that users read of the rules for one operand, and for several."""
 
 
 def accepted(letters: str) -> frozenset[torch.dtype]:

@@ -47,7 +47,10 @@ class Context(Protocol):
         """An unknown size (never negative)."""
 
     def count_of(self, counted: Any, lower: Size, upper: Size) -> Size:
-        """How many elements of a tensor (its spec) are not 0: one unknown size for as long as it is not written to."""
+        """Return the number of non-zero elements of a tensor (its spec), an unbacked size.
+
+        It is the same size until the tensor is written to.
+        """
 
     def new_int(self, lower: Size | None, upper: Size | None) -> Size:
         """An unknown integer."""
@@ -73,7 +76,7 @@ NO_CONTEXT: Context = _NoContext()
 
 @attrs.frozen(eq=False)
 class Rule:
-    """What is known of one overload. ``fn(*args, **kwargs)``, or ``fn(ctx, *args, **kwargs)`` if ``data_dependent``.
+    """The rule of one overload: ``fn(*args, **kwargs)``, or ``fn(ctx, *args, **kwargs)`` if ``data_dependent``.
 
     ``name`` is what a user reads beside the op where a guard comes from the rule: its subject in words, by default the
     name of the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``). ``cost`` says what a call
@@ -215,7 +218,7 @@ def rules() -> tuple[Rule, ...]:
 
 @attrs.frozen
 class Aliasing:
-    """What the schema says of storage: positions count the schema's arguments and returns.
+    """The aliasing that the schema declares: positions count the schema's arguments and returns.
 
     ``view_of[i]``: output i is a view of this argument (or None). ``same_as[i]``: output i is this very argument
     (in-place, out=).
@@ -237,7 +240,7 @@ _aliasing: dict[OpOverload, Aliasing] = {}
 
 
 def aliasing(overload: OpOverload | str) -> Aliasing:
-    """Which outputs are views of, or the same as, which arguments, and which arguments are mutated.
+    """Return which outputs are views of, or the same as, which arguments, and which arguments are mutated.
 
     Source: the op's schema (cached by overload).
     """

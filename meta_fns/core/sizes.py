@@ -54,7 +54,7 @@ _Message: TypeAlias = str | Callable[[], str]
 
 
 def is_symbolic(x: object) -> bool:
-    """True unless ``x`` is a plain Python number (sizes and conditions alike)."""
+    """Return whether ``x``, a size or a condition, is no plain Python number."""
     return not isinstance(x, int)
 
 
@@ -76,35 +76,40 @@ def known(cond: Cond) -> bool:
 
 
 def holds_here(cond: Cond) -> bool:
-    """Whether ``cond`` holds at the sizes of this call, for choosing what to ask; never asks. False if not known."""
+    """Return whether ``cond`` holds at the sizes of this call, to choose what to ask.
+
+    Never asks; False if not known.
+    """
     if cond is True or cond is False:
         return cond
     return False if isinstance(cond, torch.SymBool) else cond.hint is True
 
 
 def only_at_run_time(cond: Cond) -> bool:
-    """Whether only data tell if ``cond`` holds; of torch's own conditions that is not asked."""
+    """Return whether only data decide ``cond``; torch's own conditions are not asked."""
     return not isinstance(cond, (bool, torch.SymBool)) and cond.hint is None and not known(cond)
 
 
 def presumed(cond: Cond, message: _Message) -> bool:
-    """Whether ``cond``, which only data tell and eager does not need, is taken to hold, and is asserted at run time.
+    """Assume ``cond`` and assert it at run time, if only data decide it; return whether it is assumed.
 
-    False where eager could not run instead if it does not hold.
+    Eager does not need ``cond``.
+
+    False if eager could not run instead where the assertion fails.
     """
     presume = getattr(cond, "presume", None)
     return presume is not None and only_at_run_time(cond) and presume(message)
 
 
 def told(a: Size, b: Size) -> Size:
-    """That one of two equal sizes of which more is known: an int, or one that is not only known at run time."""
+    """Return the better known of two equal sizes: an int, or one that is known before run time."""
     if type(b) is int or (type(a) is not int and getattr(a, "hint", 0) is None):
         return b
     return a
 
 
 def decide(cond: Cond) -> bool:
-    """Whether ``cond`` holds. Asks; what is only known at run time counts as false."""
+    """Return whether ``cond`` holds. Asks; a condition that is only known at run time counts as false."""
     if cond is True or cond is False:
         return cond
     if isinstance(cond, torch.SymBool):

@@ -66,7 +66,7 @@ class TensorSpec:
         return known
 
     def is_contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
-        """What ``Tensor.is_contiguous`` answers; asks (guards) where the structure does not tell."""
+        """Return what ``Tensor.is_contiguous`` returns; asks (guards) where the structure does not decide it."""
         if memory_format is torch.contiguous_format:
             return self.canonical() or _layout.is_contiguous(self.sizes, self.strides)
         return _layout.is_channels_last(self.sizes, self.strides, memory_format)

@@ -88,7 +88,7 @@ def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def view_strides_asking(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """As ``view_strides``, by the very questions that eager asks: exact, but asks whether sizes are 0 or 1."""
+    """Return the strides of a view by the very questions that eager asks: exact, but asks whether sizes are 0 or 1."""
     return _view_static(sizes, strides, new)
 
 

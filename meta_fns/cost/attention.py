@@ -30,8 +30,11 @@ def _heads_first(first: int, backward: bool) -> Formula:
 
 
 def _heads_inside(first: int, lengths: int, backward: bool) -> Formula:
-    """As ``(batch, length, heads, width)``; where argument ``lengths`` gives the starts of sequences, one after the
-    other (``(tokens, heads, width)``, or with a leading dimension of 1), the longest of which stand two further on.
+    """Return the operations of attention on ``(batch, length, heads, width)``.
+
+    With argument ``lengths`` (the starts of sequences that are stored one after the other) the tensors are ``(tokens,
+    heads, width)``, or have a leading dimension of 1. The longest lengths are the arguments two and three places after
+    ``lengths``.
     """
 
     def flops(call: OpCall) -> Size | None:
@@ -54,7 +57,7 @@ def _heads_inside(first: int, lengths: int, backward: bool) -> Formula:
 
 
 def _whole(call: OpCall) -> Size:
-    """As ``(..., length, width)``, heads or none."""
+    """Return the operations of attention on ``(..., length, width)``, with or without heads."""
     query, key, value = (call.args[i].sizes for i in range(3))
     return product(query[:-1]) * key[-2] * (query[-1] + value[-1]) * 2
 

@@ -13,7 +13,7 @@ __all__ = ["work_of"]
 
 
 def work_of(overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None) -> Work | None:
-    """What ``overload(*args, **kwargs)`` costs, for tensors or specs of any sizes; None if no rule says so.
+    """Return the cost of ``overload(*args, **kwargs)``, for tensors or specs of any sizes; None if no rule gives one.
 
     Raises: as ``infer`` does, which gives the results.
 

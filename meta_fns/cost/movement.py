@@ -14,7 +14,7 @@ def nothing(call: OpCall) -> Size:
 
 
 def _read_but_first(call: OpCall) -> Size:
-    """What a gather reads: as many elements of its source as it gives out, and its indices."""
+    """Return the bytes that a gather reads: as many elements of its source as it returns, and its indices."""
     return writes(call) + total(nbytes(spec) for spec in specs_in(call.args[1:]))
 
 
@@ -24,7 +24,7 @@ def _read_embedding(call: OpCall) -> Size:
 
 
 def _copied_from(call: OpCall) -> Size:
-    """What is written over is not read."""
+    """Return the bytes that a copy reads: those of its source; the memory that it overwrites is not read."""
     return total(nbytes(spec) for spec in specs_in(call.args[1:]))
 
 
@@ -35,7 +35,7 @@ def _read_for_scatter(call: OpCall) -> Size:
 
 
 def _scattered(call: OpCall) -> Size:
-    """As much as the largest of indices and sources says; and the whole copy, unless in place."""
+    """Return the bytes that a scatter moves: those of its sources or indices, and the whole copy unless in place."""
     target = call.args[0]
     sources = [spec for spec in specs_in(call.args[1:]) if spec.dtype == target.dtype]
     if not sources:

@@ -10,7 +10,7 @@ __all__ = ["for_each_result"]
 
 
 def for_each_result(operations: int) -> Formula:
-    """So many operations for each element of the first result."""
+    """Return the formula of ``operations`` for each element of the first result."""
 
     def flops(call: OpCall) -> Size:
         return product(call.results[0].sizes) * operations
@@ -62,7 +62,7 @@ divide)."""
 
 
 def _for_each_parameter(operations: int) -> Formula:
-    """So many operations for each element of the tensors in the first list."""
+    """Return the formula of ``operations`` for each element of the tensors in the first list."""
 
     def flops(call: OpCall) -> Size:
         return sum((product(spec.sizes) * operations for spec in specs_in(call.args[0])), start=0)

@@ -10,7 +10,7 @@ __all__ = ["for_each_element"]
 
 
 def for_each_element(operations: int) -> Formula:
-    """So many operations for each element of the first tensor among the arguments."""
+    """Return the formula of ``operations`` for each element of the first tensor among the arguments."""
 
     def flops(call: OpCall) -> Size:
         first = next(iter(call.tensors), None)

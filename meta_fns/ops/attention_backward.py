@@ -19,7 +19,7 @@ Three = tuple[TensorSpec, TensorSpec, TensorSpec]
 
 
 def heads_inside(spec: TensorSpec, sizes: Sequence[Size] | None = None) -> TensorSpec:
-    """Fresh ``(b, h, s, d)`` that lies in memory as ``(b, s, h, d)``."""
+    """Return a fresh ``(b, h, s, d)`` whose memory layout is ``(b, s, h, d)``."""
     b, h, s, d = spec.sizes if sizes is None else sizes
     w, x, y, z = layout.contiguous_strides((b, s, h, d))
     return TensorSpec((b, h, s, d), (w, y, x, z), 0, spec.dtype, spec.device)

@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 @rule("aten.equal.default", data_dependent=True)
 def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
-    """Whether sizes and values agree: data, unless the sizes provably differ."""
+    """Return whether sizes and values agree: this depends on data, unless the sizes provably differ."""
     if len(self.sizes) != len(other.sizes):
         return False
     if any(a is not b and known(a != b) for a, b in zip(self.sizes, other.sizes, strict=True)):

@@ -29,7 +29,7 @@ def _some_of(ctx: Context, total: Size, least: Size = 0) -> Size:
 
 
 def _count_of(ctx: Context, counted: TensorSpec, total: Size) -> Size:
-    """How many of all elements are not 0."""
+    """Return the number of non-zero elements."""
     return 0 if type(total) is int and total == 0 else ctx.count_of(counted, 0, total)
 
 
@@ -176,7 +176,7 @@ def repeat_interleave(ctx: Context, repeats: TensorSpec, *, output_size: Size | 
 
 @rule("aten.bincount.default", data_dependent=True)
 def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, minlength: Size = 0) -> TensorSpec:
-    """How often each number occurs, up to the largest one; at least ``minlength`` counts."""
+    """Count how often each number occurs, up to the largest one; at least ``minlength`` counts."""
     need_dtype("self", self, INTS)
     if len(self.sizes) != 1:
         raise ShapeError(f"self must be a vector, got {show(self.sizes)}")
@@ -197,12 +197,12 @@ def bincount(ctx: Context, self: TensorSpec, weights: TensorSpec | None = None, 
 
 @rule("aten._is_all_true.default", "aten._is_any_true.default", name="truth of all elements")
 def is_all_true(self: TensorSpec) -> TensorSpec:
-    """Whether all (any) bools are true: a 0-d tensor."""
+    """Return whether all (any) bools are true: a 0-d tensor."""
     need_dtype("self", self, (torch.bool,))
     return TensorSpec.contiguous((), torch.bool, self.device)
 
 
 @rule("aten.allclose.default", data_dependent=True)
 def allclose(ctx: Context, self: TensorSpec, other: TensorSpec, *options: Any, **named: Any) -> Any:
-    """Whether two tensors are (nearly) equal: a Python bool that depends on data."""
+    """Return whether two tensors are (nearly) equal: a Python bool that depends on data."""
     return ctx.new_bool()

@@ -35,7 +35,7 @@ _ELEMENTS = {
     "clamp_max.List": "clamp_max.Tensor",
     "norm.Scalar": "linalg_vector_norm.default",
 }
-"""The op on one tensor, where it is not that of the same name that takes a tensor (or nothing) beside it."""
+"""The op on one tensor for each op on lists, unless it has the same name and takes a tensor (or nothing) beside it."""
 _VALUES = ("addcmul", "addcdiv")
 _CONVERTING = ("copy", "zero")
 
@@ -96,7 +96,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _count(op: OpOverload, given: dict[str, Any], parted: set[str]) -> int:
-    """How many items the lists have.  Raises: ShapeError if not all as many, or none."""
+    """Return the common length of the lists.  Raises: ShapeError if the lengths differ or are 0."""
     lists = {name: len(given[name]) for name in parted if _is_list(given[name])}
     if len(set(lists.values())) != 1 or not next(iter(lists.values())):
         shown = ", ".join(f"{name}: {number}" for name, number in lists.items())

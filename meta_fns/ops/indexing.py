@@ -111,8 +111,9 @@ def gather(self: TensorSpec, dim: int, index: TensorSpec, *, sparse_grad: bool =
 
 
 class IndexPlan:
-    """How advanced indexing lays out its result: ``before`` kept dimensions, the broadcast index sizes, kept dimensions
-    after.
+    """The result of advanced indexing:
+
+    ``before`` kept dimensions, the broadcast index sizes, the other kept dimensions.
 
     ``source``: sizes and strides of ``self`` in the order of the result, with the index sizes (of stride 0) in place of
     the indexed dimensions.

@@ -1,4 +1,4 @@
-"""What LAPACK asks of matrices, and how its results lie in memory: column by column."""
+"""Requirements of LAPACK on matrices, and the memory layout of its results: column by column."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LAPACK = DOUBLES | COMPLEX
 
 
 def by_columns(sizes: Sequence[Size], dtype: torch.dtype, device: torch.device) -> TensorSpec:
-    """Fresh matrices that lie in memory column by column (fewer than two dimensions: contiguous)."""
+    """Return fresh matrices in column-major layout (fewer than two dimensions: contiguous)."""
     sizes = tuple(sizes)
     if len(sizes) < 2:
         return TensorSpec.contiguous(sizes, dtype, device)

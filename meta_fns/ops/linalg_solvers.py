@@ -34,7 +34,7 @@ def _solve_checks(a: TensorSpec, b_sizes: Shape, left: bool) -> None:
 
 
 def _is_vectors(a: TensorSpec, b: TensorSpec) -> bool:
-    """Whether the right hand side is a batch of vectors."""
+    """Return whether the right hand side is a batch of vectors."""
     if len(b.sizes) == 1:
         return True
     if len(a.sizes) - 1 != len(b.sizes):

@@ -167,7 +167,7 @@ def batch_norm_no_stats(
 
 
 def batch_norm_like(input: TensorSpec) -> TensorSpec:  # noqa: A002 - name of the schema
-    """What batch norm makes of its input's layout: channels-last if it is just that, else contiguous."""
+    """Return the result of batch norm: channels-last if the input is just that, else contiguous."""
     if input.canonical() or len(input.sizes) not in (4, 5):
         return input.fresh()
     last = torch.channels_last if len(input.sizes) == 4 else torch.channels_last_3d

@@ -136,14 +136,17 @@ def _frequencies(count: Size, dtype: torch.dtype | None, device: Device, layout:
 
 
 def _triangle(row: Size, col: Size, offset: Size, lower: bool) -> Size:
-    """How many elements of a ``(row, col)`` matrix lie on or below (above) a diagonal."""
+    """Return the number of elements of a ``(row, col)`` matrix on or below (above) a diagonal."""
     if not lower:
         return row * col - _triangle(row, col, offset - 1, True)
     return _growing_rows(row + offset, col) - _growing_rows(offset, col)
 
 
 def _growing_rows(row: Size, col: Size) -> Size:
-    """How many elements rows of 1, 2, 3 … elements have, none of more than ``col``; of less than no rows, none."""
+    """Return the number of elements in ``row`` rows of 1, 2, 3 … elements, at most ``col`` each.
+
+    A negative ``row`` counts as 0.
+    """
     row = sym_max(row, 0)
     grown = sym_min(row, col)
     return grown * (grown + 1) // 2 + (row - grown) * col
@@ -208,7 +211,7 @@ def empty_permuted(
     device: Device = None,
     pin_memory: bool | None = None,
 ) -> TensorSpec:
-    """A new tensor whose dimensions lie in memory in the order given, outermost first."""
+    """Return a new tensor whose dimensions are stored in the order given, outermost first."""
     if len(physical_layout) != len(size) or sorted(physical_layout) != list(range(len(size))):
         raise ShapeError(f"physical_layout {list(physical_layout)} is no order of {len(size)} dimensions")
     made = fresh([size[i] for i in physical_layout], dtype, device, layout)

@@ -1,4 +1,4 @@
-"""What all pooling shares: windows, the sizes they leave, and memory formats."""
+"""The parts that all pooling ops share: windows, output sizes, and memory formats."""
 
 from __future__ import annotations
 

@@ -117,19 +117,19 @@ def _truth_dtype(self: TensorSpec) -> torch.dtype:
 
 @rule("aten.all.default", "aten.any.default", name="reduce everything", padding=padded_reductions.reduction)
 def all_all(self: TensorSpec) -> TensorSpec:
-    """Whether all (any) elements are true."""
+    """Return whether all (any) elements are true."""
     return TensorSpec((), (), 0, _truth_dtype(self), self.device, torch.strided, True)
 
 
 @rule("aten.all.dim", "aten.any.dim", name="reduce a dimension", padding=padded_reductions.reduction)
 def all_dim(self: TensorSpec, dim: int, keepdim: bool = False) -> TensorSpec:
-    """Whether all (any) elements are true, over one dimension."""
+    """Return whether all (any) elements are true, over one dimension."""
     return reduce_to(self, dim, keepdim, _truth_dtype(self))
 
 
 @rule("aten.all.dims", "aten.any.dims", name="reduce dimensions", padding=padded_reductions.reduction)
 def all_dims(self: TensorSpec, dim: Sequence[int] | None = None, keepdim: bool = False) -> TensorSpec:
-    """Whether all (any) elements are true, over dimensions; an empty list reduces nothing."""
+    """Return whether all (any) elements are true, over dimensions; an empty list reduces nothing."""
     if dim is not None and not dim:
         return self.fresh(None, _truth_dtype(self))
     return reduce_to(self, dim, keepdim, _truth_dtype(self))
@@ -217,7 +217,7 @@ def logsumexp(self: TensorSpec, dim: Sequence[int], keepdim: bool = False) -> Te
 
 @rule("aten.count_nonzero.dim_IntList", padding=padded_reductions.reduction)
 def count_nonzero(self: TensorSpec, dim: Sequence[int]) -> TensorSpec:
-    """How many elements are not 0, over dimensions."""
+    """Count the non-zero elements over dimensions."""
     return reduce_to(self, dim, False, torch.int64)
 
 
@@ -230,7 +230,7 @@ def cumsum(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None) -> T
 
 @rule("aten.cumsum.out", "aten.cumprod.out", name="cumulative")
 def cumsum_out(self: TensorSpec, dim: int, *, dtype: torch.dtype | None = None, out: TensorSpec) -> TensorSpec:
-    """Running sums (products) in the dtype of ``out``, whatever it is."""
+    """Return running sums (products) in the dtype of ``out``, whichever dtype that is."""
     wrap_dim(dim, len(self.sizes))
     if dtype is not None and dtype is not out.dtype:
         raise DtypeError(f"out must be of dtype {dtype}, got {out.dtype}")

@@ -41,7 +41,7 @@ def local_scalar_dense(ctx: Context, self: TensorSpec) -> Any:
 
 @rule("aten.is_nonzero.default", data_dependent=True)
 def is_nonzero(ctx: Context, self: TensorSpec) -> Any:
-    """Whether the one element is not 0."""
+    """Return whether the one element is not 0."""
     if self.sizes:
         check(self.numel() == 1, lambda: f"a tensor of sizes {show(self.sizes)} has no truth value")
     return ctx.new_bool()

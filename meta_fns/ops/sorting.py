@@ -151,7 +151,7 @@ def searchsorted(
     side: str | None = None,
     sorter: TensorSpec | None = None,
 ) -> TensorSpec:
-    """Where each value would be inserted along the last dimension of the sorted boundaries."""
+    """Return the insertion points of values along the last dimension of the sorted boundaries."""
     _search_checks(sorted_sequence, self, right, side, sorter)
     if len(sorted_sequence.sizes) != 1:
         if len(sorted_sequence.sizes) != len(self.sizes):
@@ -172,7 +172,7 @@ def searchsorted_number(
     side: str | None = None,
     sorter: TensorSpec | None = None,
 ) -> TensorSpec:
-    """Where a number would be inserted into the sorted boundaries."""
+    """Return the insertion point of a number in the sorted boundaries."""
     _search_checks(sorted_sequence, self, right, side, sorter)
     if len(sorted_sequence.sizes) != 1:
         raise ShapeError(f"boundaries must be a vector for a number, got {show(sorted_sequence.sizes)}")
@@ -198,7 +198,7 @@ def bucketize_number(self: Any, boundaries: TensorSpec, *, out_int32: bool = Fal
 def isin(
     elements: TensorSpec, test_elements: TensorSpec, *, assume_unique: bool = False, invert: bool = False
 ) -> TensorSpec:
-    """Which elements are among the test elements; contiguous."""
+    """Mark the elements that are among the test elements; contiguous."""
     for each in (elements, test_elements):
         need_dtype("an argument", each, REALS)
     return elements.fresh(None, torch.bool)
@@ -206,7 +206,7 @@ def isin(
 
 @rule("aten.count_nonzero.default", padding=reduction)
 def count_nonzero(self: TensorSpec, dim: int | None = None) -> TensorSpec:
-    """How many elements are not 0, of all or along ``dim``."""
+    """Count the non-zero elements, of all or along ``dim``."""
     if dim is None:
         return TensorSpec.contiguous((), torch.int64, self.device)
     at = wrap_dim(dim, len(self.sizes))

@@ -247,9 +247,12 @@ def view_dtype(self: TensorSpec, dtype: torch.dtype) -> TensorSpec:
 
 @rule("aten._has_same_storage_numel.default")
 def has_same_storage_numel(self: TensorSpec, other: TensorSpec) -> bool:
-    """Whether two tensors are as large in memory, which forward differentiation asks of a value and its tangent.
+    """Return whether the storages of two tensors are known to be of one size.
 
-    A spec does not know how large a storage is; "no" is always right here: the tangent is copied into one that fits.
+    Forward differentiation asks this of a value and its tangent.
+
+    A spec does not know the size of a storage. False is always right here: the tangent is then copied into memory that
+    fits.
     """
     fits = same_shape(self.sizes, other.sizes) and same_shape(self.strides, other.strides)
     return (
@@ -263,7 +266,7 @@ def has_same_storage_numel(self: TensorSpec, other: TensorSpec) -> bool:
 def new_zeros_with_same_feature_meta(
     self: TensorSpec, other: TensorSpec, *, self_num_batch_dims: int = 0
 ) -> TensorSpec:
-    """Zeros of one tensor's dtype that lie in memory as another does: a tangent's."""
+    """Return zeros of one tensor's dtype with the memory layout of another: the zeros of a tangent."""
     if self_num_batch_dims:
         raise UnsupportedOp("batched tangents have no rule")
     return other.with_(dtype=self.dtype, device=self.device)

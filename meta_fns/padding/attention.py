@@ -52,7 +52,7 @@ def _need_keys(keys: Size) -> None:
 
 
 def added_for_keys(emit: Emitter, query: Padded, keys: Axis, given: Padded | None) -> Handle | None:
-    """What is added to the scores: minus infinity for padded keys, the given mask for others.
+    """Return the mask that is added to the scores: minus infinity for padded keys, the given mask for others.
 
     Raises: Refuse where the given mask is padded otherwise than the scores.
     """

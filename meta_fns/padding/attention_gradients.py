@@ -69,7 +69,7 @@ class _Backward:
         self.logarithms = infinite_beyond(emit, logarithms.tensor, query.axes[2])
 
     def by_efficient(self, wanted: Sequence[bool], scale: float | None) -> list[Any]:
-        """Those of the memory-efficient kernel, of the bias too; ``wanted`` says of which."""
+        """Return the gradients by the memory-efficient kernel, also of the bias; ``wanted`` selects them."""
         emit, (gradient, query, out) = self.emit, self.rows
         need_as_many_heads(self.query, self.key, self.value)
         bias = self.bias and self.bias.tensor
@@ -91,7 +91,7 @@ class _Backward:
         return [*found, Padded(made[3], self.bias.axes)]
 
     def _heads_inside(self, out: Handle) -> Handle:
-        """The result as ``(b, s, h, d)`` in memory, where the memory-efficient kernel looks for it, whatever it says.
+        """Return the result in the memory layout ``(b, s, h, d)``, whatever strides the kernel is told.
 
         (``o_strideM`` of its parameters in half precision is the product of the heads and their size.)
         """
@@ -112,7 +112,7 @@ class _Backward:
         return rows
 
     def by_flash(self, scale: float | None) -> list[Padded]:
-        """Those of flash attention."""
+        """Return the gradients by flash attention."""
         emit, (gradient, query, out), rows = self.emit, self.rows, self.logarithms
         if len(rows.spec.sizes) > 3:
             rows = emit.call(_aten.squeeze.dim, rows, -1)

@@ -102,7 +102,7 @@ def _tensors(*padded: Padded) -> list[Handle]:
 
 
 def _plan_pays(emit: Emitter, query: Padded, key: Padded, value: Padded) -> bool:
-    """Whether one query meets so many keys and values that cuDNN's kernel is worth its plan."""
+    """Return whether one query attends to so many keys and values that cuDNN's kernel is worth its plan."""
     specs = [each.tensor.spec for each in (key, value)]
     _, heads, rows, width = query.tensor.spec.sizes
     alike = all(spec.sizes[1] == heads and spec.sizes[3] == width for spec in specs)
@@ -112,7 +112,7 @@ def _plan_pays(emit: Emitter, query: Padded, key: Padded, value: Padded) -> bool
 
 
 def needs_no_plan(query: Padded, key: Padded, value: Padded, causal: bool) -> bool:
-    """Whether flash attention computes what cuDNN's kernel would, and takes it as it lies in memory."""
+    """Return whether flash attention computes the same as cuDNN's kernel, and accepts these strides."""
     (_, _, rows, width), (_, heads, keys, _) = query.tensor.spec.sizes, key.tensor.spec.sizes
     specs = [each.tensor.spec for each in (query, key, value)]
     alike = all(spec.sizes[3] == width and spec.strides[3] == 1 for spec in specs)
@@ -123,7 +123,7 @@ def needs_no_plan(query: Padded, key: Padded, value: Padded, causal: bool) -> bo
 
 
 def _result(tensor: Handle, query: Padded, value: Padded) -> Padded:
-    """What attention answers: rows of queries, as wide as those of values."""
+    """Return the padded result of attention: the rows of the queries, as wide as the values."""
     return Padded(tensor, (*query.axes[:3], value.axes[3]))
 
 
@@ -172,7 +172,7 @@ def _results(
 
 
 def _rows_of(emit: Emitter, op: Any, logarithms: Handle | None, query: Padded) -> Handle | None:
-    """What a kernel keeps for a backward, ``(b, h, s)``; None where it keeps nothing."""
+    """Return the log-sum-exp rows that a kernel saves for its backward, ``(b, h, s)``; None if it saves none."""
     if logarithms is None:
         return None
     if op is _CUDNN:
@@ -198,7 +198,7 @@ def infinite_beyond(emit: Emitter, logarithms: Handle, queries: Axis) -> Handle:
 
 # -- what is added to scores
 def added_to_scores(emit: Emitter, query: Padded, key: Padded, bias: Padded | None) -> Handle | None:
-    """What is added to all scores, whose rows lie 16 elements aligned, as kernels on CUDA want them."""
+    """Return the mask that is added to all scores, its rows aligned to 16 elements, as kernels on CUDA require."""
     mask = added_for_keys(emit, query, key.axes[2], bias and bias.with_(tensor=_folded(emit, bias.tensor)))
     if mask is None:
         return None

@@ -34,12 +34,12 @@ Axis = tuple[Size, ...]
 
 
 def varies(size: object) -> bool:
-    """Whether this is a padded size: symbolic, with a capacity."""
+    """Return whether this is a padded size: symbolic, with a capacity."""
     return hasattr(type(size), "capacity")  # asked of the class: one whose capacity is unknown refuses to name it
 
 
 def fractional(size: object) -> bool:
-    """Whether this is a floating-point number that depends on the sizes, which has a ``formula``, and no size."""
+    """Return whether this is a floating-point number that depends on the sizes (it has a ``formula``), and no size."""
     return hasattr(type(size), "formula")
 
 
@@ -76,7 +76,7 @@ def capacity_of(axis: Axis) -> int:
 
 
 def is_padded(axis: Axis) -> bool:
-    """Whether some positions of the dimension are padding."""
+    """Return whether some positions of the dimension are padding."""
     return any(varies(size) for size in axis)
 
 
@@ -97,7 +97,7 @@ def prefix(axis: Axis) -> Size:
 
 
 def agree(a: Axis, b: Axis) -> bool:
-    """Whether two axes have their valid positions at the same places, provably."""
+    """Return whether two axes provably have their valid positions at the same places."""
     return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -145,5 +145,5 @@ def _pieces(last: Size, taken: list[Size], wanted: Size) -> Iterator[int]:
 
 
 def _divides(piece: int, size: Size) -> bool:
-    """Whether a size is ``piece`` times another one, provably, and as large in memory."""
+    """Return whether a size is provably a multiple of ``piece``, as is its capacity."""
     return piece > 0 and capacity(size) % piece == 0 and (not varies(size) or known(size % piece == 0))

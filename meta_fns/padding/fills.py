@@ -1,4 +1,4 @@
-"""What is known of the elements of a region: nothing, that they are finite, or that each is one known number.
+"""Knowledge about the elements of a region: none, that they are finite, or that each is one known number.
 
 >>> constant(0).join(constant(0)), constant(0).join(constant(1)), constant(0).join(GARBAGE)
 (Fill(kind='constant', value=0), Fill(kind='finite', value=None), Fill(kind='garbage', value=None))
@@ -21,24 +21,24 @@ Number = bool | int | float
 
 @attrs.frozen
 class Fill:
-    """What every element of a region is: ``garbage`` (anything, NaN too), ``finite``, or a ``constant`` (``value``)."""
+    """The elements of a region: ``garbage`` (anything, NaN too), ``finite``, or a ``constant`` (``value``)."""
 
     kind: Literal["garbage", "finite", "constant"]
     value: Number | None = None
 
     def join(self, other: Fill) -> Fill:
-        """What is known of elements of which some are like this and the others like that."""
+        """Return the fill of a region whose elements have either this fill or the other."""
         if self.kind == other.kind == "constant" and self.is_constant(other.value):
             return self
         return FINITE if self.finite and other.finite else GARBAGE
 
     @property
     def finite(self) -> bool:
-        """Whether no element is infinite or NaN."""
+        """Return whether no element is infinite or NaN."""
         return self.kind == "finite" or (self.kind == "constant" and math.isfinite(self.value or 0))
 
     def is_constant(self, value: Number | None) -> bool:
-        """Whether every element is this number; zeros of either sign are two numbers."""
+        """Return whether every element is this number; zeros of either sign are two numbers."""
         if self.kind != "constant" or value is None or self.value is None or self.value != value:
             return False
         return math.copysign(1.0, float(self.value)) == math.copysign(1.0, float(value))

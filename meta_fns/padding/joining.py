@@ -49,7 +49,7 @@ def cat(emit: Emitter, tensors: Sequence[Padded], dim: int = 0) -> Padded:
 
 
 def _left_out(x: Padded, ndim: int) -> bool:
-    """Whether it is an empty vector among tensors of other dimensions, which ``cat`` leaves out."""
+    """Return whether ``x`` is an empty vector among tensors of other dimensions, which ``cat`` leaves out."""
     return x.ndim == 1 and ndim != 1 and capacity_of(x.axes[0]) == 0
 
 

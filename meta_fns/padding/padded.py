@@ -34,7 +34,7 @@ class Handle(Protocol):
 
 
 class Emitter(Protocol):
-    """Where a padding rule puts what it computes."""
+    """The program that a padding rule adds its ops to."""
 
     @property
     def op(self) -> OpOverload:
@@ -87,7 +87,7 @@ class Padded:
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """The device of the tensor."""
         return self.tensor.spec.device
 
     @property

@@ -57,7 +57,7 @@ def _need_one_device(emit: Emitter, operands: Sequence[Padded], kwargs: dict[str
 
 
 def _at_padding(operand: Padded, axes: tuple[Axis, ...]) -> Fill:
-    """What an operand holds where the result has padding: there it may have valid elements itself."""
+    """Return the fill of an operand where the result has padding; the operand may have valid elements there."""
     offset = len(axes) - operand.ndim
     for dim, axis in enumerate(axes):
         if is_padded(axis) and (dim < offset or not agree(operand.axes[dim - offset], axis)):

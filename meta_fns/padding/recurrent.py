@@ -113,7 +113,7 @@ def _results(
     states: Sequence[Padded],
     given: Mapping[str, Any],
 ) -> tuple[Padded | Refuse | None, ...]:
-    """The output, and the last states as far as they are known where the sequence ends."""
+    """Return the output and the last states; a ``Refuse`` stands for a state that is not known."""
     at, _ = _places(given)
     time = input.axes[at]
     axes = list(input.axes)

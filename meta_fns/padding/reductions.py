@@ -47,7 +47,7 @@ IDENTITIES: dict[str, Callable[[torch.dtype], Number]] = {
     **dict.fromkeys(("min", "amin", "argmin"), highest),
     **dict.fromkeys(("logsumexp", "_softmax", "_log_softmax", "_safe_softmax"), lambda dtype: -math.inf),
 }
-"""What changes nothing, by the name of the op."""
+"""The identity element of each reduction, by the name of the op and by dtype."""
 
 
 def _neutral(emit: Emitter, x: Padded, dims: frozenset[int]) -> Padded:

@@ -1,4 +1,4 @@
-"""What is inserted around an op to make it right on padded tensors: masks, true counts, positions known at run time.
+"""Repairs that make an op right on padded tensors: masks, true counts, positions known at run time.
 
 Sizes reach these repairs as 0-d tensors (``Emitter.size``), so one program serves every size up to the capacities.
 """
@@ -61,7 +61,7 @@ def positions(emit: Emitter, n: int, device: torch.device) -> Handle:
 
 
 def valid_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
-    """Which positions of one padded dimension are valid: a bool vector as long as the dimension is in memory."""
+    """Return a mask of the valid positions of one padded dimension: a bool vector as long as its capacity."""
     found: Handle | None = None
     caps = [capacity(size) for size in axis]
     for place, size in enumerate(axis):
@@ -80,7 +80,7 @@ def valid_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
 
 
 def last_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
-    """Which position of one dimension is the last valid one: a bool vector as long as the dimension is in memory."""
+    """Return a mask of the last valid position of one dimension: a bool vector as long as its capacity."""
     found: Handle | None = None
     for size in axis or (1,):
         place = positions(emit, capacity(size), device)
@@ -95,7 +95,10 @@ def last_along(emit: Emitter, axis: Axis, device: torch.device) -> Handle:
 
 
 def valid_mask(emit: Emitter, axes: tuple[Axis, ...], dims: Iterable[int], device: torch.device) -> Handle:
-    """Which elements are valid as far as these dimensions go: bool, of size 1 in the others.  One of them is padded."""
+    """Return a mask of the elements that are valid in these dimensions: bool, of size 1 in the others.
+
+    One of them is padded.
+    """
     found: Handle | None = None
     for dim in sorted(dims):
         if not is_padded(axes[dim]):
@@ -122,21 +125,21 @@ def masked(emit: Emitter, x: Padded, value: bool | int | float, dims: Iterable[i
 
 
 def lowest(dtype: torch.dtype) -> bool | int | float:
-    """What is no larger than any element: the identity of ``max``."""
+    """Return a number that is no larger than any element: the identity of ``max``."""
     if dtype is torch.bool:
         return False
     return -math.inf if dtype.is_floating_point else int(torch.iinfo(dtype).min)
 
 
 def highest(dtype: torch.dtype) -> bool | int | float:
-    """What is no smaller than any element: the identity of ``min``."""
+    """Return a number that is no smaller than any element: the identity of ``min``."""
     if dtype is torch.bool:
         return True
     return math.inf if dtype.is_floating_point else int(torch.iinfo(dtype).max)
 
 
 def count(emit: Emitter, axes: Iterable[Axis]) -> Handle:
-    """How many positions of these dimensions are valid, as a 0-d int64 tensor."""
+    """Return the number of valid positions of these dimensions, as a 0-d int64 tensor."""
     total: Size = 1
     for axis in axes:
         total = total * length(axis)

@@ -57,7 +57,7 @@ def _depends_on_kernel(scale: float | None) -> bool:
 
 
 def _kept(emit: Emitter, pair: tuple[Size, Size], pairs: Sequence[tuple[Size, Size]], *, on_cpu: bool) -> Handle | None:
-    """Return whether eager takes positions of a dimension as they are, whatever the scale; None where it never does.
+    """Return whether eager copies positions of a dimension unchanged, for any scale; None where it never does.
 
     Linear kernels do so for a dimension that keeps its size: on the CPU for each, elsewhere only if all keep theirs.
 
@@ -84,7 +84,7 @@ def _resampled(
     dtype: torch.dtype,
     kept: Handle | None,
 ) -> Handle:
-    """``x`` with another size of a dimension, whose positions are taken as they are where ``kept`` holds."""
+    """Resample a dimension of ``x`` to another size; where ``kept`` holds, positions are copied unchanged."""
     name = emit.op._schema.name
     place = _to(emit, positions(emit, capacity(wanted), x.spec.device), dtype)
     if "nearest" in name:
@@ -130,7 +130,7 @@ def _to(emit: Emitter, x: Handle, dtype: torch.dtype) -> Handle:
 
 
 def _ratio(emit: Emitter, size: Size, wanted: Size, scale: float | None, dtype: torch.dtype) -> Any:
-    """How many positions of the input one of the output is."""
+    """Return the number of input positions for each position of the output."""
     if scale is not None and scale > 0:
         return 1.0 / scale
     pair = [_to(emit, emit.size(each), dtype) for each in (size, wanted)]

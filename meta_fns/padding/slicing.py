@@ -69,7 +69,7 @@ def slice_of(
 
 
 def from_start(start: Size, whole: Size, kept: Size, step: int) -> Size:
-    """Where a slice begins, counted from the start."""
+    """Return the first position of a slice, counted from the start of the dimension."""
     if not varies(start) and start < 0:
         start = sym_max(whole, -start) + start  # a tensor shorter than that is taken whole
     if not varies(start):
