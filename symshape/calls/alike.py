@@ -1,8 +1,9 @@
-"""When two constants are alike: when no program can tell them apart, which ``==`` does not say.
+"""Keys of constants: two constants have equal keys only if no program can distinguish them.
 
-``1 == True``, ``0.0 == -0.0``, ``Decimal("1.0") == Decimal("1.00")`` and ``range(0, 3, 2) == range(0, 4, 2)``; a frozen
-dataclass compares its fields so, and may leave some out; a class of the user's may answer what it likes.  So a constant
-is known by its class and its parts, where the class is known to be nothing but its parts, and else by its identity.
+``==`` does not say so: ``1 == True``, ``0.0 == -0.0``, ``Decimal("1.0") == Decimal("1.00")`` and ``range(0, 3, 2) ==
+range(0, 4, 2)``. A frozen dataclass compares its fields so, and may leave some out; a user's class may define ``==`` as
+it likes. A constant is therefore keyed by its class and its parts, if the class is known to be nothing but its parts,
+and else by its identity.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class Nothing:
 
 
 NOTHING = Nothing()
-"""The value of a place that holds none."""
+"""The value of a place that holds no value."""
 
 
 class Nest:
-    """A way in which arguments nest: the last leaf of calls whose arguments nest so, equal to nothing else.
+    """A nesting of arguments: the last leaf of each call whose arguments nest in this way; equal to nothing else.
 
     Attributes:
         variables: how many variables are read with them; their values are in the leaf before, as they are.
@@ -60,12 +61,12 @@ PLAIN: frozenset[type] = frozenset(
         *(torch.dtype, torch.device, torch.layout, torch.memory_format),
     }
 )
-"""Classes whose equal values are alike; whether two of them are one object is no question that a program may ask."""
+"""Classes whose equal values are interchangeable. A program may not ask whether two of them are one object."""
 _MOST_NESTED = 16
 
 
 class Same:
-    """A key that only the very same object has; it does not keep the object alive, where that can be helped.
+    """A key that equals only keys of the same object; it keeps the object alive only if no weak reference is possible.
 
     >>> class Owner: ...
     >>> owner = Owner()
@@ -89,11 +90,11 @@ class Same:
 
     @property
     def is_weak(self) -> bool:
-        """Whether the object may die although there is this key."""
+        """Return whether the key does not keep the object alive."""
         return type(self._reference) is weakref.ref
 
     def when_gone(self, call: Callable[[Any], object]) -> weakref.ref[Any] | None:
-        """A reference that calls ``call`` when the object dies, for as long as the reference itself lives."""
+        """Return a weak reference that calls ``call`` when the object dies; None if there is no weak reference."""
         value = self.value
         return weakref.ref(value, call) if value is not None and isinstance(self._reference, weakref.ref) else None
 
@@ -111,7 +112,7 @@ class Same:
 
 
 class Equal:
-    """A key that equal objects of one class have: for what hangs on a container of the user's, made anew each time."""
+    """A key of a container's context, made anew each time: equal for equal objects of one class."""
 
     __slots__ = ("value",)
 
@@ -126,7 +127,7 @@ class Equal:
 
 
 def digits(value: float) -> str:
-    """A float's text, of which not even a NaN hides its sign.
+    """Return a float's text, in which even a NaN shows its sign.
 
     >>> digits(0.1), digits(-0.0), digits(float("nan")), digits(-float("nan"))
     ('0.1', '-0.0', 'nan', '-nan')
@@ -168,11 +169,11 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     pathlib.PureWindowsPath: lambda v: (str(v),),
     type(pathlib.Path()): lambda v: (str(v),),
 }
-"""For classes that are nothing but their parts: the parts."""
+"""The parts of a value, by class, for classes that are nothing but their parts."""
 
 
 def alike(value: Any, unknown: Callable[[Any], Hashable] = Same) -> Hashable:
-    """A key that two constants share only if no program can tell them apart.
+    """Return a key that two constants share only if no program can distinguish them.
 
     Args:
         value: a constant; it need not be hashable.
@@ -195,7 +196,7 @@ def _alike(value: Any, unknown: Callable[[Any], Hashable], depth: int) -> Hashab
 
 
 def parts_of(value: Any) -> tuple[Any, ...] | None:
-    """What a value consists of, in order; None where its class may be more than its parts."""
+    """Return the parts of a value, in order; None if its class may be more than its parts."""
     kind = type(value)
     known = _PARTS.get(kind)
     if known is not None:
@@ -212,12 +213,12 @@ def parts_of(value: Any) -> tuple[Any, ...] | None:
 
 
 def may_have_parts(kind: type) -> bool:
-    """Whether objects of a class that has no fields may be known by their parts."""
+    """Return whether objects of a class without fields may be keyed by their parts."""
     return kind in PLAIN or kind in _PARTS or kind.__module__ == "numpy"
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:
-    """The fields of a dataclass or attrs class, those that ``==`` leaves out too."""
+    """Return the fields of a dataclass or attrs class, those that ``==`` leaves out too; None for other classes."""
     if issubclass(kind, (int, str, float, tuple, list, dict, torch.Tensor, torch.nn.Module)):
         return None
     if dataclasses.is_dataclass(kind):
@@ -233,7 +234,7 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def comes_first(kind: type, name: str) -> bool:
-    """Whether a class is asked for an attribute before its object is, and answers with more than a slot."""
+    """Return whether a class attribute takes precedence over the object's own, and is not its slot."""
     for each in kind.__mro__:
         if name in each.__dict__:
             return answers_first(each.__dict__[name], name)
@@ -241,7 +242,7 @@ def comes_first(kind: type, name: str) -> bool:
 
 
 def answers_first(found: Any, name: str) -> bool:
-    """Whether what stands in a class under a name is asked before the object is, and is not just that slot."""
+    """Return whether a class attribute found under ``name`` takes precedence over the object's, and is not its slot."""
     kind = type(found)
     if kind is types.MemberDescriptorType:
         return bool(found.__name__ != name)
@@ -254,31 +255,31 @@ def _slots_of(kind: type) -> tuple[str, ...]:
 
 
 def vars_beside(value: Any, names: tuple[str, ...]) -> bool:
-    """Whether an object has attributes of its own beside those of these names."""
+    """Return whether an object has attributes of its own beside these names."""
     return not getattr(value, "__dict__", {}).keys() <= set(names)
 
 
 def alike_nesting(tree: pytree.TreeSpec) -> Hashable:
-    """A key that two nestings share only if they are made of alike containers with alike keys."""
+    """Return a key that two nestings share only if their containers and keys are interchangeable."""
     if tree.is_leaf():
         return None
     return (tree.type, alike_context(tree.context), *[alike_nesting(child) for child in tree.children()])
 
 
 def alike_context(context: Any) -> Hashable:
-    """A key that two containers' contexts, as torch's flattening answers them, share only if they are alike."""
+    """Return a key that two pytree contexts share only if they are interchangeable."""
     return alike(context, _equal)
 
 
 def _equal(value: Any) -> Hashable:
-    """The key of what hangs on a container; of a tensor (a parameter as the key of a dictionary) its identity."""
+    """Return the key of a part of a context; for a tensor (a parameter as a dictionary key) its identity."""
     return Same(value) if isinstance(value, torch.Tensor) else Equal(value)
 
 
 def shared_containers(value: Any) -> tuple[int, ...]:
-    """For each container in a nested value, outermost first, the number of the first that is the same object.
+    """Return for each container in a nested value, outermost first, the number of the first that is the same object.
 
-    Empty where no list, dictionary or other container that can be written to is there twice.
+    Empty if no mutable container occurs twice.
 
     >>> a = []
     >>> shared_containers((a, [], a)), shared_containers(([], []))

@@ -1,8 +1,8 @@
-"""Lists and dictionaries that one call holds apart and another may not: what is written to one is seen in the other.
+"""Aliasing of containers: lists and dictionaries that are distinct in one call may be one object in another.
 
-To a trace two containers are one only if they were so in the call that is traced, and a dictionary is never the
-attributes of an object. So a program knows the ids of containers that it reads or writes outside, where one of them may
-be among the arguments, or be the ``__dict__`` of one; calls that hold such a container run as they are.
+A trace treats two containers as one only if they were one in the traced call, and never treats a dictionary as the
+attributes of an object. A program therefore knows the ids of the containers that it reads or writes outside its
+arguments. A call whose arguments include such a container, or have it as their ``__dict__``, runs eagerly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from symshape.calls.records import Taken, owner_of
 from symshape.calls.variables import CONTAINERS, Contents, Entry, Inner, Number, Write
 
 ONE_ANOTHER = 0
-"""Stands among the ids (no object has it) where a dictionary among the arguments may be the attributes of another."""
+"""An entry among the ids (no object has this id): a dictionary argument may be the attributes of another argument."""
 
 
 _NO_OWNERS = frozenset((*PLAIN, float, torch.Tensor, torch.nn.Parameter))
@@ -28,7 +28,7 @@ _NO_OWNERS = frozenset((*PLAIN, float, torch.Tensor, torch.nn.Parameter))
 def apart_in(
     call: Call, containers: Sequence[Any], writes: Sequence[Write], records: bool, own: bool
 ) -> frozenset[int]:
-    """The ids of the lists and dictionaries outside that may not be among the arguments.
+    """Return the ids of the lists and dictionaries outside that may not be among the arguments.
 
     Args:
         call: the call that was traced; others that the program serves have the same keys and attributes.
@@ -49,7 +49,7 @@ def apart_in(
 
 
 def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Write], own: bool) -> set[int]:
-    """Of dictionaries, where they may be the attributes of an object."""
+    """Return the ids of dictionaries that may not be the attributes of an argument."""
     given = [each for _, each in paths_of(call.nest(call.leaves)[:2])] + [owner_of(each) for each in call.leaves]
     keys = [set(each) for each in given if isinstance(each, dict)]
     names = [set(each) for each in _attributes(call.leaves)] if call.has_records else []
@@ -64,7 +64,7 @@ def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Wr
 
 
 def meet(apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether one of the containers with these ids is among the arguments of a call, or the attributes of one."""
+    """Return whether a container with one of these ids is an argument of the call, or the attributes of one."""
     given, attributes = set[int](), set[int]()
     _add_containers(args, given)
     if kwargs:
@@ -82,7 +82,7 @@ def meet(apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwa
 
 
 def _add_containers(values: Iterable[Any], found: set[int]) -> None:
-    """The ids of what ``paths_of`` answers."""
+    """Add the ids of the containers that ``paths_of`` returns."""
     for value in values:
         kind = type(value)
         if kind in _NO_OWNERS:
@@ -96,7 +96,7 @@ def _add_containers(values: Iterable[Any], found: set[int]) -> None:
 
 
 def _attributes(leaves: Iterable[Any]) -> list[dict[str, Any]]:
-    """The attributes of the objects among the leaves of a call."""
+    """Return the attributes of the objects among the leaves of a call."""
     owners = [owner_of(each) for each in leaves if not isinstance(each, torch.Tensor)]
     held = (getattr(each, "__dict__", None) for each in owners)
     return [each for each in held if type(each) is dict and each]

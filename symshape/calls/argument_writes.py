@@ -1,7 +1,7 @@
-"""What a program writes to lists and dictionaries among its arguments, and which of them it gives back.
+"""Writes to lists and dictionaries among the arguments, and returns of these containers.
 
-A graph sees the tensors and numbers in such a container, never the container; so what it holds at the end is written
-into the caller's own by who makes the call.  What was there before stays the very same object.
+A graph computes the tensors and numbers in such a container, never the container. The caller of the program therefore
+writes the final items into the user's own container. Items that the program does not replace stay the same objects.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from symshape.calls.outputs import Build, builder
 from symshape.calls.variables import CONTAINERS, Output, Where, Write, refill
 
 Path = tuple[Any, ...]
-"""0 or 1, for the positional and the keyword arguments; then positions and keys."""
+"""The path to a container: 0 or 1, for the positional and the keyword arguments; then positions and keys."""
 
 
 @attrs.frozen
 class Held:
-    """What the container held before the call, under a key or at a position."""
+    """The item that the container held before the call, under a key or at a position."""
 
     key: Any
 
 
 @attrs.frozen
 class At:
-    """The container among the arguments that is there."""
+    """The container at this path among the arguments."""
 
     path: Path
 
 
 @attrs.frozen(eq=False)
 class ArgumentContents:
-    """What a container among the arguments holds, as the variable of a :class:`Write`.
+    """The contents of a container among the arguments, as the variable of a :class:`Write`.
 
     Attributes:
         path: where it is.
@@ -49,20 +49,20 @@ class ArgumentContents:
 
     @property
     def where(self) -> Where:
-        """Of no place outside."""
+        """The path; it is no place outside the arguments."""
         return 0, self.path
 
     def read(self) -> Any:
-        """Nothing: it is a part of a call."""
+        """Return ``NOTHING``: the container is a part of the call."""
         return NOTHING
 
     def write(self, value: Any) -> None:
-        """Nothing: see :class:`ArgumentWrites`."""
+        """Do nothing: :class:`ArgumentWrites` writes."""
 
 
 @attrs.frozen(eq=False)
 class ArgumentWrites:
-    """What the calls of a program do to the containers among their arguments.
+    """The writes of a program to the containers among its arguments.
 
     Attributes:
         writes: to containers.
@@ -80,14 +80,14 @@ class ArgumentWrites:
         return tuple(builder(each.tree) for each in self.writes)
 
     def fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether no container that is written is one that the program reads elsewhere."""
+        """Return whether no written container is one that the program reads elsewhere."""
         paths = [each.variable.path for each in self.writes if isinstance(each.variable, ArgumentContents)]
         return all(id(at(args, kwargs, path)) not in self.outside for path in paths)
 
     def finish(
         self, flat: list[Any], args: Sequence[Any], kwargs: Mapping[str, Any], build: Callable[[list[Any]], Any]
     ) -> Any:
-        """The result of a call with these flat outputs, having written."""
+        """Write to the containers, and return the result of a call with these flat outputs."""
         pairs = zip(self.writes, self._builds, strict=True)
         values = [_new_items(each, nest, flat, args, kwargs) for each, nest in pairs]
         if self.returned:
@@ -101,7 +101,7 @@ class ArgumentWrites:
 
 
 def at(args: Sequence[Any], kwargs: Mapping[str, Any], path: Path) -> Any:
-    """What stands in a place of a call's arguments."""
+    """Return the value at a path in a call's arguments."""
     found: Any = kwargs if path[0] else args
     for key in path[1:]:
         found = found[key]
@@ -111,7 +111,7 @@ def at(args: Sequence[Any], kwargs: Mapping[str, Any], path: Path) -> Any:
 def _new_items(
     each: Write, nest: Build, flat: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    """The caller's container, and a plain one with what it is to hold."""
+    """Return the user's container, and a plain container with its new items."""
     contents: Any = each.variable
     container = at(args, kwargs, contents.path)
     leaves: list[Any] = []
@@ -128,7 +128,7 @@ def _new_items(
 
 
 def paths_of(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
-    """The containers that can be written to in nested arguments, each with the way to it."""
+    """Return the mutable containers in nested arguments, each with its path."""
     found: list[tuple[Path, Any]] = [(path, value)] if type(value) in CONTAINERS and len(path) > 1 else []
     items: Any = ()
     if isinstance(value, Mapping):

@@ -30,7 +30,7 @@ _CALLS = ("__torch_function__", "__torch_dispatch__")
 _OF_PARAMETERS = tuple(getattr(torch.nn.Parameter, each) for each in _CALLS)
 
 CONTIGUOUS, OFFSET, STRIDED = "contiguous", "contiguous with an offset", "strided"
-"""The layouts of a tensor argument: what besides its sizes is read."""
+"""The layouts of a tensor argument. They say which integers are read beside the sizes."""
 
 EQUAL = ("dtype", "device", "requires_grad")
 """The attributes that two tensors must share to run the same graph, sizes and layout aside."""
@@ -41,7 +41,7 @@ equal_part: Callable[[torch.Tensor], tuple[Any, ...]] = attrgetter(*EQUAL)
 
 @attrs.frozen
 class TensorKey:
-    """What must be equal for two tensors to run the same graph, sizes aside: first ``EQUAL``, in its order."""
+    """The structure of a tensor argument, its sizes aside: equal keys may run the same graph. ``EQUAL`` comes first."""
 
     dtype: torch.dtype
     device: torch.device
@@ -61,7 +61,7 @@ class TensorKey:
 
 @attrs.frozen
 class ConstantKey:
-    """A constant argument: known by ``alike``, so that 0.0 is not -0.0; ``value`` is for people."""
+    """The key of a constant argument, by ``constant_keys``, so that 0.0 is not -0.0; ``value`` is for messages."""
 
     kind: type
     value: Any = attrs.field(eq=False)
@@ -83,13 +83,13 @@ class _RecordKey:
 
 INT_KEY = _IntKey()
 RECORD_KEY = _RecordKey()
-"""An object whose attributes are the leaves after it: see ``calls/records.py``."""
+"""The key of an object whose attributes are the leaves after it: see ``calls/records.py``."""
 LeafKey = TensorKey | ConstantKey | _IntKey | _RecordKey
 
 
 @attrs.frozen(eq=False)
 class Variables:
-    """What is read at a call besides its arguments, as if it were given: see ``calls/variables.py``.
+    """The values outside the arguments that are read at each call: see ``calls/variables.py``.
 
     Attributes:
         names: of the places.
@@ -105,7 +105,7 @@ NO_VARIABLES = Variables()
 
 @attrs.frozen(eq=False)
 class Call:
-    """One call, taken apart.
+    """One call, flattened.
 
     Attributes:
         leaves: the arguments' leaves, in pytree order, and after them those of variables.
@@ -125,35 +125,35 @@ class Call:
 
     @property
     def nesting(self) -> Hashable:
-        """What two calls share only if their arguments nest in alike containers, shared alike."""
+        """A key that two calls share only if their arguments nest in the same way, with the same containers shared."""
         return alike_nesting(self.tree), self.shared
 
     @property
     def has_records(self) -> bool:
-        """Whether there are objects among the arguments that are taken apart, and may be written to."""
+        """True if some arguments are objects that are flattened into attributes, and may be written to."""
         return RECORD_KEY in self.keys
 
     @property
     def has_floats(self) -> bool:
-        """Whether there are floats that vary among the leaves."""
+        """True if some leaves are floats that vary."""
         return any(isinstance(key, TensorKey) and key.kind is FloatLeaf for key in self.keys)
 
     @property
     def constants(self) -> list[Any]:
-        """The leaves that a program is given as they are."""
+        """The leaves that a program is given unchanged."""
         pairs = zip(self.leaves, self.keys, strict=True)
         return [leaf for leaf, key in pairs if key is not RECORD_KEY and not isinstance(leaf, torch.Tensor)]
 
     @property
     def classes(self) -> set[type]:
-        """The classes of the objects among the arguments that are taken apart."""
+        """The classes of the arguments that are flattened into attributes."""
         pairs = zip(self.leaves, self.keys, strict=True)
         return {type(leaf) for leaf, key in pairs if key is RECORD_KEY} - {list, dict}
 
     def nest(self, leaves: Sequence[Any]) -> Any:
-        """``(args, kwargs, values of variables)`` of a call like this one, with these leaves.
+        """Return ``(args, kwargs, values of variables)`` of a call with the same nesting and these leaves.
 
-        One container in two places is one again.
+        A container that occurs in two places is one object again.
         """
         args, kwargs, *values = unflatten(leaves, self.tree, self.shared)
         return args, kwargs, values[0] if values else ()
@@ -167,7 +167,7 @@ def take_apart(
     *,
     paths: bool = True,
 ) -> Call:
-    """The call ``fn(*args, **kwargs)`` as leaves, keys and (unless told not to, which is much faster) paths.
+    """Flatten the call ``fn(*args, **kwargs)`` into leaves, keys and paths; without ``paths`` this is much faster.
 
     Raises:
         InputError: an argument cannot be traced (a sparse tensor, a tensor subclass, an unhashable object).
@@ -194,12 +194,12 @@ def take_apart(
 
 
 def flat_with_paths(value: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], pytree.TreeSpec]:
-    """``pytree.tree_flatten_with_path``, also of classes that were registered without keys."""
+    """Flatten as ``pytree.tree_flatten_with_path`` does, also classes that were registered without keys."""
     return list(with_paths(value, ())), pytree.tree_structure(value)
 
 
 def with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The leaves of a nested value, each with the way to it; torch's own function refuses classes without keys."""
+    """Yield the leaves of a nested value with their paths; torch's own function refuses classes without keys."""
     node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
     if node is None:
         yield path, value
@@ -212,12 +212,12 @@ def with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, .
 
 
 def identity_of(key: LeafKey) -> Same | None:
-    """The object that a key stands for, if it stands for that very object and nothing else."""
+    """Return the identity key that a leaf key stands for; None for any other leaf key."""
     return key.value if type(key) is ConstantKey and type(key.value) is Same else None
 
 
 def skeleton(call: Call) -> Call:
-    """The call without its tensors and objects: what is kept of it may outlive them."""
+    """Return the call without its tensors and objects, so that a stored call does not keep them alive."""
     pairs = zip(call.leaves, call.keys, strict=True)
     leaves = [
         None if isinstance(leaf, torch.Tensor) or key is RECORD_KEY or identity_of(key) is not None else leaf
@@ -227,7 +227,7 @@ def skeleton(call: Call) -> Call:
 
 
 def duplicates(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """For each leaf, the position of the first leaf that is the same object (its own for numbers, strings …)."""
+    """Return for each leaf the position of the first leaf that is the same object (its own for numbers, strings …)."""
     first: dict[int, int] = {}
     return tuple(
         position if type(leaf) in PLAIN or type(leaf) is float else first.setdefault(id(leaf), position)
@@ -236,7 +236,7 @@ def duplicates(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 
 def parameter_names(fn: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """A name for each positional argument."""
+    """Return a name for each positional argument."""
     if not args:  # to look at a signature takes longer than all else here
         return []
     target = fn.forward if isinstance(fn, torch.nn.Module) else fn
@@ -265,9 +265,9 @@ def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[st
 
 
 def computes_as_torchs(kind: type) -> bool:
-    """Whether functions of torch take a tensor of this class as one of torch's own: a parameter of a user's class too.
+    """Return whether torch's functions treat a tensor of this class as one of torch's own.
 
-    That has attributes and methods of its own, and leaves alone what torch asks of a class.
+    They do so for a user's subclass of ``Parameter`` that keeps torch's protocols.
     """
     if kind in TENSOR_TYPES:
         return True
@@ -275,7 +275,7 @@ def computes_as_torchs(kind: type) -> bool:
 
 
 def leaf_key(leaf: Any, path: str) -> LeafKey:
-    """The structure of one argument leaf.
+    """Return the structure of one argument leaf.
 
     Raises:
         InputError: it cannot be traced; the message names ``path``.
@@ -319,7 +319,7 @@ def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
 
 
 def is_canonical(tensor: torch.Tensor) -> bool:
-    """Whether the strides are those of a fresh tensor, of dimensions of size 0 and 1 too (a program can read them)."""
+    """Return whether the strides are those of a fresh tensor, also where the size is 0 or 1: programs can read them."""
     if not tensor.is_contiguous():
         return False
     shape = tensor.shape
@@ -334,14 +334,14 @@ def is_canonical(tensor: torch.Tensor) -> bool:
 
 
 def layout_of(tensor: torch.Tensor) -> str:
-    """Which of the three layouts a tensor has."""
+    """Return the layout of a tensor."""
     if not is_canonical(tensor):
         return STRIDED
     return OFFSET if tensor.storage_offset() else CONTIGUOUS
 
 
 def tensor_integers(tensor: torch.Tensor, layout: str) -> tuple[int, ...]:
-    """The integers that are read of a tensor of this layout: sizes, strides, offset."""
+    """Return the integers that are read of a tensor of this layout: sizes, strides, offset."""
     if layout is CONTIGUOUS:
         return tensor.shape
     if layout is OFFSET:
@@ -350,7 +350,7 @@ def tensor_integers(tensor: torch.Tensor, layout: str) -> tuple[int, ...]:
 
 
 def _tensor_sources(path: str, key: TensorKey) -> list[Source]:
-    """Where each of :func:`tensor_integers` is read."""
+    """Return the source of each of :func:`tensor_integers`."""
     found: list[Source] = [Size(path, d) for d in range(key.ndim)]
     if key.layout is STRIDED:
         found += [Stride(path, d) for d in range(key.ndim)]
@@ -360,7 +360,7 @@ def _tensor_sources(path: str, key: TensorKey) -> list[Source]:
 
 
 def sources_of(call: Call) -> list[Source]:
-    """Where each integer of the call is read, in the order of :func:`values_of`."""
+    """Return the source of each integer of the call, in the order of :func:`values_of`."""
     found: list[Source] = []
     for path, key in zip(call.paths, call.keys, strict=True):
         if key is INT_KEY:
@@ -371,7 +371,7 @@ def sources_of(call: Call) -> list[Source]:
 
 
 def values_of(leaves: Sequence[Any], keys: Sequence[LeafKey]) -> tuple[int, ...]:
-    """The integers of a call with these keys."""
+    """Return the integers of a call with these keys."""
     found: list[int] = []
     for leaf, key in zip(leaves, keys, strict=True):
         if type(key) is TensorKey:

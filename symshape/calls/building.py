@@ -1,9 +1,9 @@
-"""The function that nests a program's flat outputs, as one generated expression: no walk over the structure at a call.
+"""Generated functions that nest a program's flat outputs: one expression, without a walk over the structure at a call.
 
-What torch's pytrees would do node by node (``pytree.tree_unflatten``) is written out once, when a program is made:
-tuples, lists and dictionaries as displays, other classes as calls of their own ``unflatten_fn``, the outputs of
-transformers' models, whose constructor takes 15 to 20 µs, by :mod:`symshape.calls.model_outputs`, and objects that were
-taken apart (``records.py``) as a new object with these attributes.
+The code does at once what ``pytree.tree_unflatten`` does node by node. It is written when a program is made. Tuples,
+lists and dictionaries become displays; other classes become calls of their ``unflatten_fn``. Outputs of transformers'
+models, whose constructor takes 15 to 20 µs, are made by :mod:`symshape.calls.model_outputs`. An object that was
+flattened (``records.py``) becomes a new object with these attributes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEEPEST = 50  # Python's parser takes a hundred brackets or two in each other
 
 
 def nesting(tree: pytree.TreeSpec) -> Callable[[list[Any]], Any] | None:
-    """The function from flat outputs to what ``tree`` says; None where the structure is too deep to be written.
+    """Return the function from flat outputs to a value nested as ``tree``; None if the tree is too deep to write out.
 
     >>> _, tree = pytree.tree_flatten({"a": [1, (2,)], "b": ()})
     >>> nesting(tree)([10, 20])
@@ -40,9 +40,9 @@ def nesting(tree: pytree.TreeSpec) -> Callable[[list[Any]], Any] | None:
 
 
 def finishing(tree: pytree.TreeSpec) -> Callable[[list[Any], Sequence[Any]], Any] | None:
-    """The function from an outcome's flat outputs and a call's leaves to the result, having written to these.
+    """Return the function that writes to a call's objects and nests its result.
 
-    None where the structure is too deep to be written.
+    Its arguments are the flat outputs and the call's leaves. None if the structure is too deep to write out.
     """
     if _depth(tree, 0) > _DEEPEST:
         return None
@@ -112,7 +112,7 @@ def _dictionary(keys: Sequence[Any], values: Sequence[str], names: dict[str, Any
 
 
 def _maker(kind: Any, names: Sequence[str]) -> Callable[..., Any]:
-    """The function that makes an object with these attributes, as ``records.assembled`` does."""
+    """Return the function that makes an object with these attributes, as ``records.assembled`` does."""
     if kind is list or kind is types.SimpleNamespace or slots_of(kind):
         return lambda *values: records.assembled(kind, names, values)
     new = object.__new__
@@ -126,7 +126,7 @@ def _maker(kind: Any, names: Sequence[str]) -> Callable[..., Any]:
 
 
 def _named(prefix: str, value: Any, names: dict[str, Any]) -> str:
-    """A new name for a value."""
+    """Add a value under a new name; return the name."""
     name = next(each for each in map(f"{prefix}{{}}".format, itertools.count(len(names))) if each not in names)
     names[name] = value
     return name

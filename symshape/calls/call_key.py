@@ -1,12 +1,12 @@
-"""The one maker of call keys: the exact key that the memo knows a call by, and the structure that finds its tree.
+"""The one maker of call keys: the exact key, by which a call is found again, and the structure, which finds its tree.
 
-- ``FLAT`` makes the quickest look-up there is: everything about flat arguments, sizes included, as one hashable key.
-- ``read`` splits any call into what must be equal (the structure: nesting, keyword names, dtypes, devices, constants,
-  modes) and the integers that the dispatch tree works on.
+- ``FLAT`` makes the quickest look-up: one hashable key of everything about flat arguments, sizes included.
+- ``read`` splits any call into its structure (nesting, keyword names, dtypes, devices, constants, modes) and the
+  integers that the dispatch tree works on.
 
-Both take a tensor for ``arguments.EQUAL`` and its layout, as ``arguments.TensorKey`` does: calls with equal exact keys
-have equal structures and integers, calls with equal structures equal leaf keys.  The functions for flat arguments are
-generated once for each number of them, so that a call runs straight-line code.
+Both describe a tensor by ``arguments.EQUAL`` and its layout, as ``arguments.TensorKey`` does. Calls with equal exact
+keys have equal structures and integers; calls with equal structures have equal leaf keys. The functions for flat
+arguments are generated once for each number of arguments, so that a call runs straight-line code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from symshape.calls.record_kinds import contents, is_record
 from symshape.calls.records import Record, Taken, is_class, is_part, overrides_of
 
 _MOST = 1024
-"""Calls with more flat arguments have no quick key."""
+"""The largest number of flat arguments of a call that has a quick key."""
 _MOST_WRITTEN_OUT = 16
 _CONSTANTS = frozenset(
     (bool, str, bytes, type(None), Nothing, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -58,11 +58,11 @@ _AGAIN = "the first leaves that are the same"
 _OVERRIDES = "what the class of an object puts before its attributes"
 
 MakeKey = Callable[[Sequence[Any], Mapping[str, Any]], Hashable | None]
-"""``make(leaves, kwargs)``: the key of a call whose arguments, keyword arguments last, are ``leaves``; None: no key."""
+"""``make(leaves, kwargs)``: the key of a call with these leaves, keyword arguments last; None if there is no key."""
 
 
 class Makers(dict[int, MakeKey]):
-    """The functions that make keys, by the number of leaves, so that a call needs no frame to choose.
+    """The functions that make keys, by the number of leaves; a subscript chooses one without a Python frame.
 
     Args:
         make: makes one of them, which is done when it is asked for first.
@@ -82,12 +82,12 @@ def _no_key(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
 
 
 Reading = tuple[Sequence[Any], Hashable, tuple[int, ...]]
-"""The leaves, the structure, the integers."""
+"""The leaves, the structure and the integers of a call."""
 
 
 @attrs.frozen
 class ExactKey:
-    """A way to know a call again, sizes included.
+    """An exact key: it identifies a call, sizes included.
 
     Attributes:
         makers: ``makers[len(leaves)](leaves, kwargs)`` is the key.
@@ -106,7 +106,7 @@ class _Unusual(Exception):
 
 
 def _plain(leaf: Any) -> Any:
-    """The part of the key for what is no ordinary tensor; None where only the slow path can tell."""
+    """Return the part of the key for a leaf that is no ordinary tensor; None if only the slow path can decide."""
     kind = type(leaf)
     if kind in _PLAIN:
         return (kind, leaf)
@@ -128,7 +128,7 @@ def _layout(leaf: torch.Tensor) -> Any:
 
 
 def _strides(leaf: torch.Tensor) -> Any:
-    """The strides and offset of a tensor that is not contiguous from the start of its memory."""
+    """Return the strides and offset of a tensor that is not contiguous from the start of its memory."""
     if leaf.layout is not torch.strided or leaf.is_neg():  # a lazily negated view of an imaginary part has an offset
         raise _Unusual
     return (leaf.stride(), leaf.storage_offset())
@@ -172,13 +172,13 @@ def _generate(number: int) -> MakeKey:
 
 
 def _function(source: str, **names: Any) -> MakeKey:
-    """The function ``key`` in generated source, which is made of our own names and numbers only."""
+    """Run generated source, which is made of our own names and numbers only; return its function ``key``."""
     exec(source, names)
     return names["key"]  # type: ignore[no-any-return]
 
 
 def _of_many(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
-    """What the generated functions answer, for any number of leaves."""
+    """Make the key that the generated functions make, for any number of leaves."""
     parts: list[Any] = [modes()]
     try:
         for leaf in leaves:
@@ -194,19 +194,19 @@ def _of_many(leaves: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | Non
 
 
 def _repeats(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """Which leaves are one tensor (or one object), if there are such: a last part of the key."""
+    """Return the part of the key that says which leaves are the same object; empty if none are."""
     found = duplicates(leaves)
     return ((_AGAIN, found),) if any(first != i for i, first in enumerate(found)) else ()
 
 
 def _one_twice(leaves: Sequence[Any]) -> bool:
-    """Whether one tensor is passed twice."""
+    """Return whether one tensor is passed twice."""
     tensors = [id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return len(set(tensors)) < len(tensors)
 
 
 def _tells_apart(leaves: Sequence[Any]) -> bool:
-    """Return whether a flat key distinguishes these leaves: not for complex tensors, which may be lazy conjugates."""
+    """Return whether a flat key identifies these leaves; not if one is complex, as it may be a lazy conjugate."""
     for leaf in leaves:  # noqa: SIM110 - a generator's frame takes longer than the answer
         if isinstance(leaf, torch.Tensor) and leaf.dtype in _COMPLEX:
             return False
@@ -214,7 +214,7 @@ def _tells_apart(leaves: Sequence[Any]) -> bool:
 
 
 FLAT = ExactKey(Makers(_generate), _tells_apart)
-"""The exact key of calls that come from anywhere: none where only the slow path can tell (nested arguments)."""
+"""The exact key of a call with flat arguments, wherever it comes from; none for nested arguments."""
 
 
 def _quick() -> ExactKey:
@@ -225,8 +225,11 @@ def _quick() -> ExactKey:
 
 
 QUICK = _quick()
-"""The same, but for most calls made in one pass of C++ where that was built (``compiled_reading.cpp``): all of a call
-but its integers, as bytes, these, the nest of its arguments if they have one, and constants."""
+"""The exact keys that calls use: in one pass of C++ where ``compiled_reading.cpp`` was built, else ``FLAT``.
+
+The C++ key is the call as bytes without its integers, then these integers, the nesting (if there is one), and
+constants.
+"""
 
 
 # -- the structure and the integers of any call
@@ -235,7 +238,7 @@ but its integers, as bytes, these, the nest of its arguments if they have one, a
 def read(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], variables: Variables = NO_VARIABLES
 ) -> Reading:
-    """A call's leaves in pytree order, its structure, and its integers; those of variables come last.
+    """Return a call's leaves in pytree order, its structure, and its integers; those of variables come last.
 
     Two calls with equal structures differ in nothing but their integers (and the data of their tensors).
 
@@ -250,7 +253,7 @@ def read(
 
 
 def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> Reading | None:
-    """:func:`read` without objects for people to look at; None for a call that is out of the ordinary."""
+    """Read a call as :func:`read` does, but without objects for messages; None for an unusual call."""
     leaves: list[Any] = []
     parts: list[Any] = [modes(), len(args), *kwargs]
     values: list[int] = []
@@ -275,7 +278,7 @@ def read_usual(args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequen
 
 
 def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:
-    """One argument.  Every branch writes a part that no other branch can write."""
+    """Read one argument.  Every branch writes a part that no other branch can write."""
     kind = type(leaf)
     if kind in _TENSORS:
         if leaf.layout is not torch.strided or leaf.is_quantized or (leaf.dtype in _COMPLEX and leaf.is_conj()):
@@ -322,7 +325,7 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], con
 
 
 def _read_record(record: Any, leaves: list[Any], parts: list[Any], values: list[int], containers: list[int]) -> None:
-    """An object that is taken apart, and what is in it."""
+    """Read an object that is flattened, and its attributes."""
     names, held = contents(record)
     parts.append((Record, type(record), *names))
     before = overrides_of(record, names)

@@ -1,4 +1,4 @@
-"""What is written in C++ (``compiled_reading.cpp``), where it was built for the torch that is installed."""
+"""The C++ extension ``compiled_reading.cpp``, if it was built for the installed torch."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def _unknown(kind: type) -> int:
 
 
 READING: Any = _reading()
-"""The module; None where there is none."""
+"""The module; None if it was not built."""
 class_version: Callable[[type], int] = getattr(READING, "class_version", _unknown)
-"""A number that changes whenever something is put into a class or one of its bases, or taken out; 0: not known."""
+"""Return a number that changes whenever a class or one of its bases changes; 0 if it is not known."""

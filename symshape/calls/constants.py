@@ -1,10 +1,10 @@
-"""Constants among the arguments, as exact keys know them: by their parts, or by which object they are.
+"""Constant arguments in exact keys: keyed by their parts, or by identity.
 
-A configuration, a function, a module, a class, a member of an enumeration: what a call's slow reading says of it
-(``alike``), in one step.  There is no answer for what is taken apart (``records.py``), nests, or has no hash: only the
-slow reading can judge that.
+Examples are a configuration, a function, a module, a class, a member of an enumeration. The key agrees with the slow
+reading of a call (``alike``), in one step. A leaf that is flattened (``records.py``), that nests, or that has no hash
+has no key here: only the slow reading can judge it.
 
-What a class says of its objects is asked once, and again when it has changed (``class_version``).
+What a class says about its objects is cached until the class changes (``class_version``).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _FIELDS = "by its fields"
 
 Key = Callable[[Any], Hashable | None]
 _keys: dict[int, tuple[Callable[[], type | None], int, Key]] = {}
-"""By the ids of classes: the class, its version, and what makes the keys of its objects for as long as it has that."""
+"""By the ids of classes: the class, its version, and the function that makes keys of its objects at that version."""
 _same: dict[int, Same] = {}
-"""The keys of objects by their ids: the first object with an id may be gone, and its key is then another's no more."""
+"""The identity keys of objects by their ids. When the first object with an id is gone, its key is no longer valid."""
 
 
 def constant(leaf: Any) -> Hashable | None:
-    """What two constants share only if no program can tell them apart; None where only the slow reading can tell.
+    """Return a key that two constants share only if no program can distinguish them; None for the slow reading.
 
     >>> constant(print) == constant(print), constant(slice(0, 1)) == constant(slice(0, True))
     (True, False)
@@ -94,7 +94,7 @@ def _of_any(leaf: Any) -> Hashable | None:
 
 
 def _of_fields(leaf: Any, names: tuple[str, ...]) -> Hashable | None:
-    """The key of an object that is nothing but these fields; most hold numbers and texts alone, and no tensor then."""
+    """Return the key of an object that is nothing but these fields; most fields are numbers and texts."""
     values = [getattr(leaf, name) for name in names]
     kinds = list(map(type, values))
     if not _PLAIN_OR_FLOAT.issuperset(kinds) or vars_beside(leaf, names):
@@ -106,7 +106,7 @@ def _of_fields(leaf: Any, names: tuple[str, ...]) -> Hashable | None:
 
 
 def _itself(leaf: Any) -> Same | None:
-    """The key of this very object; None where it would keep the object alive."""
+    """Return the identity key of an object; None if the key would keep the object alive."""
     found = _same.get(id(leaf))
     if found is None or found.value is not leaf:
         found = Same(leaf)

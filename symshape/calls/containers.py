@@ -1,8 +1,8 @@
-"""Containers among the arguments beside tuples, lists and plain dictionaries, as the quick reading of a call sees them.
+"""Container arguments beside tuples, lists and plain dictionaries, as the quick reading of a call flattens them.
 
-Named tuples, the dictionaries of ``collections``, deques and whatever is registered with
-``torch.utils._pytree``: each class has one function that takes an instance apart, found once for the class.  What it
-answers holds as much as torch's own flattening does, so that calls with equal parts nest alike.
+These are named tuples, the dictionaries of ``collections``, deques, and all classes that are registered with
+``torch.utils._pytree``. Each class has one function that flattens an instance, found once for the class. Its result
+holds as much as torch's own flattening does, so that calls with equal parts nest in the same way.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from symshape.calls.record_kinds import is_cache
 from symshape.torch_internals import pytree
 
 Apart = tuple[tuple[Any, ...], Iterable[Any]]
-"""What must be equal besides the items, and the items."""
+"""The part that must be equal beside the items, and the items."""
 Take = Callable[[Any], Apart | None]
 
 _takes: weakref.WeakKeyDictionary[type, Take] = weakref.WeakKeyDictionary()
 
 
 def apart(value: Any) -> Apart | None:
-    """A container taken apart, or None for what is none, or hangs on something that only the slow reading can tell."""
+    """Flatten a container; None for a value that is no container, or that only the slow reading can judge."""
     kind = type(value)
     take = _takes.get(kind)
     if take is None:
@@ -42,7 +42,7 @@ def _take_of(kind: type) -> Take:
 
 
 def _nothing(value: Any) -> None:
-    """No container; its class may be registered as one later on."""
+    """Return None, since the class is no container; forget this once the class is registered."""
     if type(value) in pytree.SUPPORTED_NODES and not is_cache(type(value)):
         del _takes[type(value)]
 
@@ -56,7 +56,7 @@ def _deque(value: Any) -> Apart:
 
 
 def _keys(table: dict[Any, Any]) -> tuple[Any, ...] | None:
-    """The keys of a dictionary, with their classes, which ``==`` does not tell; None for keys of other classes."""
+    """Return the keys of a dictionary, with their classes, which ``==`` ignores; None for keys of other classes."""
     found: list[Any] = []
     for key in table:
         kind = type(key)

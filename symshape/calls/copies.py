@@ -1,4 +1,4 @@
-"""The same call on fresh memory: what a call may write to must not be touched by a second run of it."""
+"""Copies of a call's arguments on memory of their own, so that a second run cannot touch what the call writes to."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from symshape.torch_internals import pytree
 
 
 def copy_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copies of a call's arguments: tensors on memory of their own, with their layout and whatever memory they share.
+    """Copy a call's arguments: tensors get memory of their own, with their layout and the memory that they share.
 
-    What is no tensor is passed on as it is; containers are made anew. A copy is a leaf for autograd.
+    Other leaves are passed unchanged; containers are made anew. A copy is a leaf for autograd.
     """
     storages: dict[int, torch.UntypedStorage] = {}
     tensors: dict[int, torch.Tensor] = {}
@@ -32,7 +32,7 @@ def copy_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any
 
 
 def _on(storage: torch.UntypedStorage, original: torch.Tensor) -> torch.Tensor:
-    """A tensor like ``original`` on another storage, with its Python attributes."""
+    """Return a tensor like ``original`` on another storage, with its Python attributes."""
     fresh = torch.empty(0, dtype=original.dtype, device=original.device)
     with torch.no_grad():
         fresh.set_(storage, original.storage_offset(), original.size(), original.stride())

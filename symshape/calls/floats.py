@@ -1,7 +1,8 @@
 """Floats among a function's arguments and variables that change from call to call: read when a program runs.
 
-The first float in a place is a constant, as a first size is.  Once another one comes there the place is remembered, and
-from then on each call's float in it is given as a :class:`FloatLeaf`, so that one program serves every value.
+The first float in a place is a constant, as a first size is. When another float arrives in that place, the place is
+remembered. From then on each call's float there is given as a :class:`FloatLeaf`, so that one program serves every
+value.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from symshape.calls.records import Record, taken_apart
 from symshape.torch_internals import dispatch, pytree
 
 Place = tuple[Any, ...]
-"""The position or the keyword of an argument (or a variable's number), and the way to a float in it."""
+"""The path to a float: the position or keyword of an argument (or a variable's number), then keys."""
 
 
 _DICTIONARIES = (dict, OrderedDict, defaultdict)
@@ -33,18 +34,18 @@ class FloatLeaf(torch.Tensor):
 
 
 class VaryingFloat(float):
-    """A float in place of its leaf, for a call's quick key and a program that only reads it: much quicker to make."""
+    """A float in place of its ``FloatLeaf``, much quicker to make: for quick keys and programs that only read it."""
 
     __slots__ = ()
 
 
 def leaf_of(value: float) -> FloatLeaf:
-    """A float as programs are given it."""
+    """Return a float as the tensor that programs are given."""
     return torch.tensor(value, dtype=torch.float64, device="cpu").as_subclass(FloatLeaf)
 
 
 def with_leaves(flat: Sequence[Any]) -> Sequence[Any]:
-    """Flat arguments with leaves in place of the floats that stand for them.
+    """Replace each ``VaryingFloat`` among flat arguments by its ``FloatLeaf``.
 
     >>> with_leaves((1, VaryingFloat(0.5)))
     (1, FloatLeaf(0.5000, dtype=torch.float64))
@@ -55,12 +56,12 @@ def with_leaves(flat: Sequence[Any]) -> Sequence[Any]:
 
 
 def given_leaves(run: Callable[[Sequence[Any], Sequence[int]], list[Any]]) -> Callable[..., list[Any]]:
-    """``run(leaves, values)`` for a run that reads tensors only."""
+    """Return ``run(leaves, values)`` for a ``run`` that accepts tensors only."""
     return lambda leaves, values: run(with_leaves(leaves), values)
 
 
 def number_in(leaf: torch.Tensor | VaryingFloat) -> Any:
-    """The number that a tensor of one element holds, or the float that stands for it."""
+    """Return the number that a tensor of one element, or a ``VaryingFloat``, holds."""
     return float(leaf) if type(leaf) is VaryingFloat else _number_in(leaf)
 
 
@@ -68,7 +69,7 @@ _number_in: Any = torch.Tensor.item  # quicker than the overload that it calls
 
 
 def without_leaves(nested: Any) -> Any:
-    """Nested arguments with floats again in place of leaves.
+    """Replace leaves in nested arguments by plain floats again.
 
     >>> without_leaves(([leaf_of(0.1), 2],))
     ([0.1, 2],)
@@ -77,7 +78,7 @@ def without_leaves(nested: Any) -> Any:
 
 
 class ChangingFloats:
-    """The places of floats in the arguments and variables of one function in which too many values have come.
+    """The places of changing floats in the arguments and variables of one function.
 
     Args:
         most: the values in one place that are constants.
@@ -96,7 +97,7 @@ class ChangingFloats:
         self._seen: dict[Place, set[Hashable]] = {}
 
     def learn(self, args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> bool:
-        """Looks at the floats of a call; answers whether there are more places now."""
+        """Record the floats of a call; return whether there are new places."""
         arguments = [*enumerate(args), *kwargs.items(), *((_name(i), each) for i, each in enumerate(variables))]
         new = set()
         for place, key in (pair for name, value in arguments for pair in _floats_in(value, (name,))):
@@ -109,7 +110,7 @@ class ChangingFloats:
         return bool(new)
 
     def vary(self, args: Sequence[Any], kwargs: Mapping[str, Any], numbers: Collection[int]) -> bool:
-        """Floats vary that are known to do so from elsewhere; answers whether there are more places now.
+        """Mark floats as varying that are known to vary from elsewhere; return whether there are new places.
 
         Args:
             args: positional arguments, with the number of each leaf in its stead.
@@ -130,7 +131,7 @@ class ChangingFloats:
         self._in_objects = any(type(each) is _Attribute for place in self.places for each in place)
 
     def flat(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The arguments in their order, with a ``VaryingFloat`` for each that is a float in one of these places."""
+        """Return the arguments in order, with a ``VaryingFloat`` for each float in one of these places."""
         found = [*args, *kwargs.values()] if kwargs else list(args)
         for position in self._positions:
             if position < len(args) and type(found[position]) is float:
@@ -142,9 +143,9 @@ class ChangingFloats:
         return found
 
     def varied(self, nested: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The leaves of nested arguments, the nest last, with a ``VaryingFloat`` for each float in these places.
+        """Return nested leaves, the ``Nest`` last, with a ``VaryingFloat`` for each float in these places.
 
-        None where these are not known of the nest: see :meth:`learn_nest`.
+        None if the positions for this nest are not known yet: see :meth:`learn_nest`.
         """
         positions = self._in_nests.get(nested[-1])
         if not positions:
@@ -158,7 +159,7 @@ class ChangingFloats:
     def learn_nest(
         self, nested: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
     ) -> bool:
-        """Notes where the leaves stand in a nest; whether one stands where none was known to.
+        """Record the positions of varying leaves in a nest; return whether one is new.
 
         Args:
             nested: the leaves of a call, the nest last.
@@ -173,7 +174,7 @@ class ChangingFloats:
         return known is None or not found <= known
 
     def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with leaves for the floats in these places; objects with such floats in them, taken apart."""
+        """Return the arguments with leaves for the floats in these places; objects with such floats are flattened."""
         if self._in_objects:
             args, kwargs = taken_apart((tuple(args), dict(kwargs)))  # at once: one object in two places is one
         done: dict[int, Any] = {}
@@ -183,7 +184,7 @@ class ChangingFloats:
         )
 
     def given_in(self, variables: Sequence[Any]) -> list[Any]:
-        """The values of variables with leaves for the floats in these places."""
+        """Return the values of variables with leaves for the floats in these places."""
         done: dict[int, Any] = {}
         return [self._replaced(each, (_name(i),), done) for i, each in enumerate(variables)]
 
@@ -201,13 +202,13 @@ class ChangingFloats:
 
 
 def _name(variable: int) -> Any:
-    """What no argument is called."""
+    """Return a name for a variable that no argument has."""
     return "variable", variable
 
 
 @attrs.frozen
 class _Attribute:
-    """An attribute on the way to a float in an object, or an item of a list or dictionary in one."""
+    """A step of a path: an attribute of an object, or an item of a list or dictionary in one."""
 
     name: Any
 
@@ -226,7 +227,7 @@ def _items(container: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _filled(container: Any, items: Sequence[Any]) -> Any:
-    """A container like another one, with other items in the places of its own."""
+    """Return a container of the same kind and keys with other items."""
     kind = type(container)
     if kind is Record:
         return Record(container.kind, container.names, container.owner, items)
@@ -238,12 +239,12 @@ def _filled(container: Any, items: Sequence[Any]) -> Any:
 
 
 def _floats_in(value: Any, place: Place) -> Iterator[tuple[Place, Hashable]]:
-    """The floats in an argument, each as what tells it from others, with their places."""
+    """Yield the floats in an argument, as distinguishing texts, with their places."""
     return ((where, digits(leaf)) for where, leaf in _leaves_in(value, place) if type(leaf) is float)
 
 
 def _leaves_in(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    """What is in an argument and no container, with its places."""
+    """Yield the leaves of an argument with their places."""
     apart = taken_apart(value) if len(place) == 1 and type(place[0]) is not tuple else value  # no variable is
     if type(apart) is Record or _is_container(apart):
         for key, each in _items(apart):

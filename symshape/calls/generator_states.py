@@ -1,4 +1,4 @@
-"""The state of a random generator, read so that no other thread waits for ever."""
+"""Reads of the state of a random generator, free of deadlocks with other threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _alone = RLock()
 
 
 def state_of(generator: torch.Generator) -> torch.Tensor:
-    """What ``generator.get_state()`` answers, with nothing collected inside.
+    """Return ``generator.get_state()``, with no garbage collection inside.
 
     >>> state = state_of(torch.default_generator)
     >>> bool((state == torch.get_rng_state()).all())
@@ -27,10 +27,10 @@ def state_of(generator: torch.Generator) -> torch.Tensor:
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """For calls that read a generator's state.
+    """Disable garbage collection around calls that read a generator's state.
 
-    torch holds the generator's lock while it wraps the state. A tensor that is collected there waits for the GIL, and
-    another thread that asks or seeds the same generator holds that while it waits for the lock (torch 2.11 to 2.13).
+    torch holds the generator's lock while it wraps the state. A tensor that is collected there waits for the GIL.
+    Another thread that asks or seeds the same generator holds the GIL while it waits for the lock (torch 2.11 to 2.13).
     """
     if not _COLLECTS_INSIDE:
         yield

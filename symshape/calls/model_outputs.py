@@ -1,10 +1,10 @@
-"""Outputs of transformers' models, made without their constructor once it has shown what it makes.
+"""Quick construction of transformers' model outputs: without their constructor after the first one.
 
-A ``ModelOutput`` is a dictionary in order whose items are its attributes too.  Its constructor looks at every field of
-the class several times (15 to 20 µs a call), to the same end each time: which fields are there is the same in every
-call of a program.  So the first one is made by the constructor, and the others hold the same items and attributes, with
-the call's own values.  Only classes that construct exactly as ``ModelOutput`` itself does are taken, and of these only
-outputs that begin with a tensor and of which no part is None.
+A ``ModelOutput`` is an ordered dictionary whose items are attributes too. Its constructor looks at every field of the
+class several times (15 to 20 µs a call), although every call of a program fills the same fields. So the constructor
+makes the first output, and later ones get the same items and attributes with the call's own values. Only classes that
+construct exactly as ``ModelOutput`` does are handled, and only outputs that begin with a tensor and have no part that
+is None.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from guards.terms.generated import generated_function
 
 _INHERITED = ("__new__", "__post_init__", "__setattr__", "__setitem__", "__getattribute__")
 Make = Callable[..., Any]
-"""``make(*children)``: the output that holds these."""
+"""``make(*children)``: the output that holds these children."""
 
 
 def is_plain(kind: Any) -> bool:
-    """Whether a class is one of a model's outputs that are constructed as all of them are."""
+    """Return whether a class is a model output that is constructed as ``ModelOutput`` itself is."""
     base = getattr(sys.modules.get("transformers.utils.generic"), "ModelOutput", None)
     if not isinstance(base, type) or not isinstance(kind, type) or kind is base or not issubclass(kind, base):
         return False
@@ -39,7 +39,7 @@ def is_plain(kind: Any) -> bool:
 
 
 def learning(kind: type, number: int, construct: Callable[[list[Any]], Any], put: Callable[[Make], None]) -> Make:
-    """A function that constructs outputs; when it has learnt how they are made, it gives a quicker one to ``put``.
+    """Return a function that constructs outputs; once it has learnt how, it passes a quicker one to ``put``.
 
     It learns from the first output.  The quicker one is made at the second, since that takes as long as ten outputs
     and a first call is waited for.
@@ -67,9 +67,9 @@ def learning(kind: type, number: int, construct: Callable[[list[Any]], Any], put
 def _quick(
     kind: type, made: Any, children: Sequence[Any], construct: Callable[[list[Any]], Any]
 ) -> Callable[[], Make] | None:
-    """What makes a function that makes of other children what the constructor made of these.
+    """Return the factory of a function that makes outputs as the constructor made this one.
 
-    None where it cannot be told how.
+    None if the construction cannot be inferred.
     """
     places = {id(child): f"a{position}" for position, child in enumerate(children)}
     if type(made) is not kind or len(places) < len(children) or not isinstance(children[0], torch.Tensor):

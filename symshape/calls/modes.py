@@ -22,7 +22,7 @@ _is_inference = torch.is_inference_mode_enabled
 _any_autocast = dispatch.any_autocast
 _default_dtype = torch.get_default_dtype
 function_modes: Callable[[], int] = dispatch.function_mode_count
-"""How many torch function modes are active."""
+"""Return the number of active torch function modes."""
 
 
 @attrs.frozen(eq=False)
@@ -45,7 +45,7 @@ class Modes:
 
     @property
     def plain(self) -> bool:
-        """Whether neither autocast nor a function mode has a say."""
+        """True if neither autocast nor a function mode is active."""
         return not self.autocast and not self.device
 
     def __str__(self) -> str:
@@ -59,12 +59,12 @@ class Modes:
 
 
 _plain: tuple[tuple[dict[torch.dtype, Modes], ...], ...] = (({}, {}), ({}, {}))
-"""By gradients, inference and default dtype: the records of moments without autocast and function modes."""
+"""The modes without autocast and function modes, by gradients, inference and default dtype."""
 _special: dict[tuple[Any, ...], Modes] = {}
 
 
 def modes() -> Modes:
-    """Torch's modes now."""
+    """Return torch's modes now."""
     if _any_autocast() or function_modes():
         return _special_modes()
     try:
@@ -80,7 +80,7 @@ IN_LINE = (
     "    try: now = plain[grad()][inference()][dtype()]",
     "    except KeyError: now = modes()",
 )
-"""``now = modes()`` without a frame, for generated code in which ``NAMES`` are known."""
+"""``now = modes()`` without a Python frame, for generated code in which ``NAMES`` are known."""
 NAMES: dict[str, Any] = {
     "any_autocast": _any_autocast,
     "dtype": _default_dtype,
@@ -93,7 +93,7 @@ NAMES: dict[str, Any] = {
 
 
 def _device() -> str:
-    """The default device that a function mode of torch's sets.
+    """Return the default device that a torch function mode sets.
 
     Raises:
         UnsupportedError: there is a function mode of the user's around a call, which would see the graph's operators
@@ -113,9 +113,9 @@ def _device() -> str:
 
 
 def past_users_modes(run: Callable[[T], R], args: T) -> R:
-    """Runs what has been through the user's torch function modes already: without them, as C++ does.
+    """Run a function that the user's torch function modes have seen already: without these modes, as C++ does.
 
-    Those that set a default device stay, and so does everything inside of a trace, whose modes are ours.
+    Modes that set a default device stay. Inside a trace nothing changes, as its modes are ours.
     """
     stack = dispatch.function_modes()
     kept = [each for each in stack if type(each) is DeviceContext]
@@ -129,7 +129,7 @@ def past_users_modes(run: Callable[[T], R], args: T) -> R:
 
 
 def _use(old: Sequence[Any], new: Sequence[Any]) -> None:
-    """Puts a stack of torch function modes in the place of the one that is there."""
+    """Replace the stack of torch function modes."""
     for _ in old:
         dispatch.pop_function_mode()
     for each in new:

@@ -1,7 +1,7 @@
 """One-line texts for dictionary keys and constants, which are safe to print.
 
-The texts never hold the values of a tensor or an array, and never call a ``__repr__`` or ``__str__`` of the user's:
-both may be long, slow or private.  A key that is a parameter is named as its module names it.
+The texts never hold the values of a tensor or an array, and never call a user's ``__repr__`` or ``__str__``: both may
+be long, slow or private.  A key that is a parameter is named as its module names it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _brief(value: Any, other: Callable[[Any], str], levels: int) -> str:
 
 
 def _data(value: Any, other: Callable[[Any], str], levels: int) -> str:
-    """Return the text of an object that may be known by its parts: a date, a path, a dataclass."""
+    """Return the text of an object that may be keyed by its parts: a date, a path, a dataclass."""
     kind = type(value)
     if kind is slice:
         return f"slice({', '.join(_brief(each, other, levels - 1) for each in (value.start, value.stop, value.step))})"
@@ -184,7 +184,7 @@ class Naming:
 
 
 def distinct(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts, with a number behind each that was there before: shortened keys may look the same.
+    """Return the texts, each repeated one with a number: shortened keys may look the same.
 
     >>> distinct(["x", "y", "x"])
     ('x', 'y', 'x (2)')
@@ -228,7 +228,7 @@ def tensor_names(fn: Callable[..., Any], args: Mapping[str, Any]) -> dict[int, s
 
 
 def _around(fn: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a function reads besides its arguments, by name."""
+    """Yield the values that a function reads besides its arguments, by name."""
     while isinstance(fn, functools.partial):
         yield from fn.keywords.items()
         fn = fn.func
@@ -250,7 +250,7 @@ def _around(fn: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _modules_in(name: str, value: Any, levels: int) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the modules that a value is or holds, by name, not those inside another module."""
+    """Yield the modules that a value is or holds, by name; not those inside another module."""
     if isinstance(value, torch.nn.Module):
         yield name, value
     elif not levels:
@@ -269,7 +269,7 @@ def _modules_in(name: str, value: Any, levels: int) -> Iterator[tuple[str, torch
 
 
 def _members(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the parameters and buffers of a module and of those inside it, read past methods of the user's."""
+    """Yield the parameters and buffers of a module and of its submodules, without calling the user's methods."""
     pending, seen = [("", module)], set()
     while pending:
         prefix, each = pending.pop()

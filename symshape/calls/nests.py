@@ -1,13 +1,12 @@
-"""Nested arguments taken apart by straight-line code, made once for each way in which they nest.
+"""Generated code that flattens nested arguments, written once for each nesting.
 
-A call with a dictionary, a named tuple or a dataclass of tensors has no quick key by itself.  The code here checks that
-the arguments nest exactly as they did in an earlier call and answers their leaves, in the order of torch's flattening,
-which have one; a last leaf says in which nest they stood.  Classes that are not written out are compared by
-``containers.apart``.
+A call with a dictionary, a named tuple or a dataclass of tensors has no quick key by itself. The generated code checks
+that the arguments nest exactly as in an earlier call, and returns their leaves in the order of torch's flattening;
+these have a quick key. A last leaf identifies the nesting. Other containers are compared by ``containers.apart``.
 
-So are objects that are taken apart (``calls/records.py``): checked are the class, and which attributes there are; what
-they hold are leaves.  The object itself is a leaf too, in a ``Taken``, so that no key can take an object in the place
-of a tensor or number for one that was looked into.
+Objects that are flattened (``calls/records.py``) are checked for their class and for the attributes that they have; the
+attribute values are leaves. The object itself is a leaf too, in a ``Taken``, so that no key confuses an object in the
+place of a tensor or number with one that was flattened.
 """
 
 from __future__ import annotations
@@ -39,8 +38,10 @@ from symshape.calls.records import Taken
 from symshape.torch_internals import pytree
 
 Flat = Callable[[Sequence[Any], Mapping[str, Any], Sequence[Any]], tuple[Any, ...] | None]
-"""The leaves of the arguments of a call and of the values of variables, these values as they are (in a ``Taken``, if
-there are any), and the nest; None where they nest otherwise."""
+"""The leaves of a call's arguments and variables, then the nest; None if they nest in another way.
+
+The values of variables are among the leaves once more, unflattened, in a ``Taken``, if there are any.
+"""
 
 _MOST = 8  # nests that are known of one function
 _MOST_LEAVES = 1000  # that a quick key is made of, beside the nest
@@ -49,7 +50,7 @@ _DEEPEST_TENSOR = 3
 
 
 class Nests:
-    """The ways in which the arguments of one function nest."""
+    """The known nestings of the arguments of one function."""
 
     __slots__ = ("_flat", "_tried")
 
@@ -60,7 +61,7 @@ class Nests:
     def flat(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
     ) -> tuple[Any, ...] | None:
-        """The leaves of a call that nests like one before, with these values of variables; None for another."""
+        """Return the leaves of a call that nests like an earlier one, with these variables; None for another."""
         for each in self._flat:
             found = each(args, kwargs, values)
             if found is not None:
@@ -70,12 +71,12 @@ class Nests:
     def known(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()
     ) -> tuple[Any, ...] | None:
-        """What :meth:`flat` answers, but None where a container stands for a leaf of the call that nested so before."""
+        """Return the leaves of :meth:`flat`; None if a container stands where the earlier call had a leaf."""
         found = self.flat(args, kwargs, values)
         return None if found is None or any(map(_is_container, found)) else found
 
     def learn(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], values: Sequence[Any] = ()) -> bool:
-        """Notes how the arguments of a call nest; whether later calls like it are quick."""
+        """Learn how the arguments of a call nest; return whether later calls that nest so are quick."""
         if self._tried >= _MOST or not any(map(_is_container, (*args, *kwargs.values(), *values))):
             return False
         if self.known(args, kwargs, values) is not None:  # only its sizes are new
@@ -101,12 +102,12 @@ def _are_others(table: Mapping[Any, Any], keys: tuple[str, ...]) -> bool:
 
 
 class _NotQuick(Exception):
-    """Arguments of which only the slow reading can tell how they nest."""
+    """Only the slow reading can tell how the arguments nest."""
 
 
 @attrs.frozen(eq=False)
 class _Inside:
-    """Where a value stands: in an object that is taken apart, or a list, dictionary or tuple of one.
+    """The surroundings of a value: it is in an object that is flattened, or in a list, dictionary or tuple of one.
 
     Attributes:
         depth: of these around it.
@@ -116,7 +117,7 @@ class _Inside:
 
 
 class _Writer:
-    """Writes the code for one nest: names and numbers of our own; what is the user's is an object in its namespace."""
+    """The writer of the code for one nesting. Names are our own; objects of the user's are in the code's namespace."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -137,7 +138,7 @@ class _Writer:
         self._count = 0
 
     def function(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], variables: Sequence[Any]) -> Flat:
-        """The code.
+        """Write and run the code.
 
         Raises:
             _NotQuick: there is none.
@@ -171,7 +172,7 @@ class _Writer:
         return [f"v{i}" for i in range(self._count - number, self._count)]
 
     def _items(self, source: str, values: Sequence[Any], inside: _Inside | None) -> None:
-        """Names for the items of a container, and what is in them."""
+        """Unpack the items of a container into new names, and write code for them."""
         names = self._new(len(values))
         if names:
             self._lines.append(f"{', '.join(names)}, = {source}")
@@ -217,7 +218,10 @@ class _Writer:
             self._leaf(name)
 
     def _container(self, name: str, source: str, value: Any, items: tuple[Any, ...], inside: _Inside | None) -> None:
-        """A container that was checked.  Within objects, lists and dictionaries are leaves too, as objects are."""
+        """Write code for a container that was checked.
+
+        Within objects, lists and dictionaries are leaves too, as objects are.
+        """
         if not isinstance(value, tuple):
             self._shared.append(name)
         if inside is not None:
@@ -230,7 +234,7 @@ class _Writer:
         self._items(source, items, inside)
 
     def _record(self, name: str, value: Any, inside: _Inside | None) -> None:
-        """An object that is taken apart, first what ``is_record`` asks, and ``contents`` in the order of that."""
+        """Write code for an object: first the questions of ``is_record``, then ``contents`` in its order."""
         kind = type(value)
         held, slots = dictionary_of(value), slots_of(kind)
         if any(type(getattr(kind, each, None)) is not types.MemberDescriptorType for each in slots):
@@ -264,9 +268,9 @@ class _Writer:
         self._check(f"not isinstance({near[0]}, Tensor)")
 
     def _class_of(self, name: str, kind: type, attributes: tuple[str, ...]) -> None:
-        """A class that says of these attributes what it said: see ``record_kinds.overrides``.
+        """Check that a class still has the same attributes of these names: see ``record_kinds.overrides``.
 
-        Looked up in what shows its dictionary, so that it takes no call.
+        The code looks into a view of the class dictionary, which takes no call.
         """
         known = self._classes.setdefault(kind, set())
         version, new = class_version(kind), [each for each in attributes if each not in known]
@@ -285,7 +289,10 @@ class _Writer:
             self._check(f"version({name}) != {version} and ({any_changed})" if version else any_changed)
 
     def _table(self, name: str, value: Any) -> None:
-        """A dictionary with keys of any class: tensors are the very same ones, which are not kept alive."""
+        """Write code for a dictionary with keys of any class.
+
+        Keys that are tensors must be the same objects; they are held weakly.
+        """
         self._check(f"type({name}) is not {self._object(type(value))}")
         if type(value) is collections.defaultdict:
             default = value.default_factory
@@ -308,7 +315,7 @@ class _Writer:
         self._container(name, f"{name}.values()", value, tuple(value.values()), None)
 
     def _is_not(self, name: str, value: Any) -> str:
-        """Whether something is not this object, which is not kept alive."""
+        """Return a condition: ``name`` is not this object, which is held weakly."""
         return f"{name} is None or {name} is not {self._object(weakref.ref(value))}()"
 
     def _keys(self, name: str, keys: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""From a program's flat outputs to its own structure, without a pytree walk where the structure is simple."""
+"""The structure of a program's outputs: from flat outputs to nested ones, without a pytree walk where it is simple."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from symshape.torch_internals import pytree
 
 Build = Callable[[list[Any]], Any]
 Finish = Callable[[list[Any], Sequence[Any]], Any]
-"""``finish(flat, leaves)``: writes to the call's own objects, and nests what is returned."""
+"""``finish(flat, leaves)``: write to the call's own objects, and nest the result."""
 
 
 def builder(tree: pytree.TreeSpec) -> Build:
-    """The function that nests flat outputs as ``tree`` says, or leaves them flat for a :func:`finisher`."""
+    """Return the function that nests flat outputs as ``tree`` says, or leaves them flat for a :func:`finisher`."""
     if tree.type is records.Outcome:
         return list if _needs_call(tree) else builder(tree.children()[0])
     if tree.is_leaf():
@@ -30,7 +30,7 @@ def builder(tree: pytree.TreeSpec) -> Build:
 
 
 def finisher(tree: pytree.TreeSpec) -> Finish | None:
-    """What ends a call of a program that writes to records among its arguments, or gives one back.
+    """Return the function that ends a call of a program that writes to object arguments, or returns one.
 
     None where :func:`builder` is all.
     """
@@ -40,7 +40,7 @@ def finisher(tree: pytree.TreeSpec) -> Finish | None:
 
 
 def _finished(tree: pytree.TreeSpec, flat: Sequence[Any], leaves: Sequence[Any]) -> Any:
-    """What a :func:`finisher` does, for any depth."""
+    """End a call as a :func:`finisher` does, for a structure of any depth."""
     returned, *writes = tree.children()
     building = _Building(iter(flat), (), leaves)
     result = building.build(returned)
@@ -52,17 +52,17 @@ def _finished(tree: pytree.TreeSpec, flat: Sequence[Any], leaves: Sequence[Any])
 
 
 def writes_records(tree: pytree.TreeSpec) -> bool:
-    """Whether a program with this structure of outputs writes to records among its arguments."""
+    """Return whether a program with this structure of outputs writes to objects among its arguments."""
     return tree.type is records.Outcome and len(tree.children()) > 1
 
 
 def result_of(built: Any) -> Any:
-    """What a function returned, without what it wrote."""
+    """Return the result of a function, without its writes."""
     return built.result if type(built) is records.Outcome else built
 
 
 def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] = ()) -> Any:
-    """``pytree.tree_unflatten``, but a ``torch.Size`` comes back as one (torch makes it a tuple).
+    """Nest as ``pytree.tree_unflatten`` does, but return a ``torch.Size`` where torch makes a tuple.
 
     Args:
         flat: the leaves.
@@ -75,7 +75,7 @@ def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] 
 
 
 def _needs_call(tree: pytree.TreeSpec) -> bool:
-    """Whether an outcome writes to objects of the call, or gives one back."""
+    """Return whether an outcome writes to objects of the call, or returns one."""
     return tree.type in (records.Write, records.Given) or any(map(_needs_call, tree.children()))
 
 
@@ -114,7 +114,7 @@ class _Building:
         return self.built[number]
 
     def children(self, tree: pytree.TreeSpec) -> list[Any]:
-        """What is in a container."""
+        """Build the children of a container."""
         return [self.build(child) for child in tree.children()]
 
     def _node(self, tree: pytree.TreeSpec, children: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""From ``dynamic=...`` and ``mark_dynamic`` to a policy for each integer of a call."""
+"""Policies for the integers of a call, from ``dynamic=...`` and ``mark_dynamic``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Dynamic = bool | None | Mapping[str, Any] | Sequence[Any]
 
 
 def policies(fn: Callable[..., Any], call: Call, dynamic: Dynamic, default: Policy) -> dict[Source, Dim | Policy]:
-    """What tracing may do with each integer of the call.
+    """Return the policy for each integer of the call: what tracing may do with it.
 
     ``dynamic=True`` makes every size and integer a symbol that the program may specialise, ``False`` none; a
     description makes what it names dynamic and leaves the rest static; ``None`` gives tensors' sizes the policy
@@ -44,9 +44,9 @@ def policies(fn: Callable[..., Any], call: Call, dynamic: Dynamic, default: Poli
 
 
 def changing_with_records(call: Call) -> list[Source]:
-    """The integers that will be others at the next call of a program that is given a cache, which grows.
+    """Return the integers that change at the next call of a program with a growing cache.
 
-    All that is read of tensors, and the integers in records.
+    These are all integers of tensors, and the integers in objects.
     """
     records = (path for path, key in zip(call.paths, call.keys, strict=True) if key is RECORD_KEY)
     inside = tuple(start for path in records for start in (f"{path}.", f"{path}["))
@@ -88,7 +88,7 @@ def _unknown(name: object, arguments: Mapping[str, Any]) -> DimError:
 
 
 def _describe(call: Call, argument: Any, description: Any, found: dict[Source, Dim | Policy]) -> None:
-    """One argument (its leaves replaced by their positions) and what is said of it."""
+    """Apply a description to one argument, whose leaves are replaced by their positions."""
     if isinstance(argument, int):
         key, path = call.keys[argument], call.paths[argument]
         if isinstance(key, TensorKey):
@@ -117,7 +117,7 @@ def _describe(call: Call, argument: Any, description: Any, found: dict[Source, D
 
 
 def _fresh_name(text: str, taken: set[str]) -> str:
-    """An identifier like ``text`` that nothing has yet."""
+    """Return an identifier like ``text`` that is not taken yet."""
     name = re.sub(r"\W+", "_", text).strip("_") or "size"
     name = name if name[0].isalpha() else f"d{name}"
     while name in taken:
@@ -127,7 +127,9 @@ def _fresh_name(text: str, taken: set[str]) -> str:
 
 
 def _marks(tensor: torch.Tensor, path: str, ndim: int, taken: set[str]) -> dict[Source, Dim | Policy]:
-    """What ``torch._dynamo.mark_dynamic``, ``mark_unbacked``, ``maybe_mark_dynamic`` and ``mark_static`` left.
+    """Read the marks of ``torch._dynamo``:
+
+    ``mark_dynamic``, ``mark_unbacked``, ``maybe_mark_dynamic``, ``mark_static``.
 
     Source: torch/_dynamo/decorators.py (attributes checked on torch 2.11 to 2.13).
     """

@@ -1,7 +1,7 @@
-"""What programs asked of an argument beside what every key says: attributes of its own, which object it is.
+"""Questions that programs ask about an argument and that no ordinary key answers: its own attributes, its identity.
 
-Most programs ask nothing of the kind, and their calls pay nothing for it.  Where a trace had to answer such a question,
-the answer becomes a part of the key of every later call of that function: see ``frontends/compiled.py``.
+Most programs ask no such question, and their calls pay nothing for it. When a trace had to answer one, the answer
+becomes a part of the key of every later call of that function: see ``frontends/compiled.py``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ interpreters = functorch.interpreters
 
 
 def is_transformed() -> bool:
-    """Whether a transform of ``torch.func`` is around the call, or forward-mode autograd."""
+    """Return whether the call is inside a ``torch.func`` transform or forward-mode autograd."""
     return interpreters() is not None or forward_ad._current_level >= 0
 
 
 class Object:
-    """A certain object, not kept alive where that can be helped."""
+    """The identity of an object, held weakly if possible."""
 
     __slots__ = ("_number", "get")
 
@@ -57,7 +57,7 @@ class Object:
 
 @attrs.frozen
 class Question:
-    """One question: of which leaf of a call, and what.
+    """One question about one leaf of a call.
 
     Attributes:
         position: the leaf's.
@@ -73,15 +73,15 @@ class Question:
     about: Any = None
 
     def answer(self, leaf: Any) -> Hashable:
-        """What a program with this argument would be told, as a key."""
+        """Return the answer that a program with this argument gets, as a key."""
         return self.asks()(leaf)
 
     def among(self, leaves: Sequence[Any]) -> Hashable:
-        """The answer for the leaves of a call."""
+        """Return the answer for the leaves of a call."""
         return answers((self,), leaves)[0]
 
     def asks(self) -> Callable[[Any], Hashable]:
-        """The function that answers, for a question that is asked in each call."""
+        """Return the function that answers the question, for use in each call."""
         about = self.about
         if self.what == "is":
             return lambda leaf: about.get() is owner_of(leaf)
@@ -110,7 +110,7 @@ class Question:
         return method
 
     def text(self, path: str) -> str:
-        """The question in words."""
+        """Return the question in words."""
         if self.what == "attribute":
             return f"the attribute {self.about} of {path}"
         if self.what == "attributes":
@@ -129,7 +129,7 @@ class Question:
 
 
 def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hashable, ...]]:
-    """The function that answers all of them for the leaves of a call; a leaf that is not there answers nothing."""
+    """Return the function that answers all questions for the leaves of a call; a missing leaf answers None."""
     asked = [(each.position, each.about if each.what == DATA else each.asks(), each.what == DATA) for each in questions]
 
     def answers(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
@@ -145,24 +145,24 @@ def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hash
 
 
 def answers(questions: Sequence[Question], leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-    """The answers for a call; a leaf that the call does not have answers nothing."""
+    """Return the answers for a call; a missing leaf answers None."""
     return asker(questions)(leaves)
 
 
 class _Asked(tuple[Any, ...]):
-    """An exact key, and the answers."""
+    """An exact key with the answers."""
 
     __slots__ = ()
 
 
 def asked_without(key: Any) -> Hashable:
-    """An exact key without the answers."""
+    """Return an exact key without the answers."""
     found: Hashable = key[0] if type(key) is _Asked else key
     return found
 
 
 def asking(makers: Makers, questions: Sequence[Question]) -> Makers:
-    """Makers of exact keys that hold the answers too."""
+    """Return makers of exact keys that include the answers."""
     one = questions[0] if len(questions) == 1 and questions[0].what != DATA else None
     if one is not None:
         position, ask = one.position, one.asks()

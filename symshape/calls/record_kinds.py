@@ -1,9 +1,9 @@
-"""Which objects among the arguments are taken apart: those that are nothing but their attributes, judged by class.
+"""Kinds of object arguments: by class, whether an object is flattened into its attributes or is a constant.
 
-Caches of transformers' models always are.  Dataclasses, attrs classes and namespaces are where they hold a tensor or
-have no hash: a frozen configuration is a constant.  Other objects of the user's are known by which object they are, as
-the ``self`` of a method is, until a second one of their class comes and both hold data alone, or until a program writes
-to one that holds data alone.
+An object is flattened only if it is nothing but its attributes. Caches of transformers' models always are. Dataclasses,
+attrs classes and namespaces are flattened if they hold a tensor or have no hash: a frozen configuration is a constant.
+Other objects of the user's are constants by identity, as the ``self`` of a method is. They are flattened once a second
+object of their class arrives and both hold data alone, or once a program writes to one that holds data alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLa
 
 
 class ReadOtherwise(UnsupportedError):
-    """The program writes to an object among its arguments, of a class that is taken apart from now on."""
+    """The program writes to an argument whose class is flattened from now on; the call is to be read again."""
 
 
 class _Plain:
@@ -43,32 +43,32 @@ _MOST_INSIDE = 64  # items of a field that are looked at for a tensor
 
 
 def may_be_record(kind: type) -> bool:
-    """Whether objects of a class may be taken apart: they are nothing but their attributes."""
+    """Return whether objects of a class may be flattened: they are nothing but their attributes."""
     found = _kind_of(kind)
     return found == _CACHE or (found in (_FIELDS, _WRITTEN) and kind not in pytree.SUPPORTED_NODES)
 
 
 def never_taken_apart(kind: type) -> bool:
-    """Whether no object of a class is taken apart, now or later."""
+    """Return whether no object of a class is flattened, now or later."""
     return _kind_of(kind) == _NONE
 
 
 def is_cache(kind: type) -> bool:
-    """Whether a class is one of transformers' caches, or of their layers."""
+    """Return whether a class is one of transformers' caches, or of their layers."""
     return _kind_of(kind) == _CACHE
 
 
 def is_always_record(kind: type) -> bool:
-    """Whether objects of a class are taken apart whatever they hold: caches, and what programs write to."""
+    """Return whether objects of a class are always flattened: caches, and classes that programs write to."""
     return _kind_of(kind) in (_CACHE, _WRITTEN)
 
 
 def is_record(value: Any) -> bool:
-    """Whether an object is taken apart: a cache, or a layer of one; fields with a tensor in them, or without a hash.
+    """Return whether an object is flattened: a cache or its layer, or an object that holds a tensor or has no hash.
 
-    Other objects are constants, known by their parts or by which object they are.  So is the first object of a class of
-    the user's; once another one comes, the objects of that class that hold a tensor are taken apart, and once a program
-    has written to one, all of them are.
+    Other objects are constants, keyed by their parts or by identity. The first object of a user's class is such a
+    constant. Once another object of the class arrives, those that hold a tensor are flattened. Once a program has
+    written to one, all of them are.
     """
     kind = type(value)
     return may_be_record(kind) and (
@@ -86,7 +86,7 @@ def _kind_of(kind: type) -> str:
 
 
 def _is_untouched(kind: Any) -> bool:
-    """Whether what an object of this class holds is still read and written as any object's is."""
+    """Return whether attributes of the class's objects are still read and written in the ordinary way."""
     return (
         (kind.__setattr__ is _setting or _is_frozen(kind, "__setattr__"))
         and (kind.__delattr__ is _deleting or _is_frozen(kind, "__delattr__"))
@@ -102,7 +102,7 @@ _first: weakref.WeakKeyDictionary[type, Callable[[], Any]] = weakref.WeakKeyDict
 
 
 def came(value: Any) -> None:
-    """An argument that is an object came: of data alone, and not the first of its class, its class is taken apart."""
+    """Note an argument; from the second object of data alone on, its class is flattened."""
     kind = type(value)
     if _kind_of(kind) != _OBJECT or kind in pytree.SUPPORTED_NODES:
         return
@@ -124,10 +124,10 @@ def came(value: Any) -> None:
 
 
 def take_apart_from_now_on(value: Any, *, result: bool = False) -> bool:
-    """A program writes to an argument, or to what that holds, or makes and returns it: its class is taken apart.
+    """Flatten the class of an argument that a program writes to, or makes and returns, from now on.
 
-    So are the classes of what it holds; it must be nothing but data, and a ``result`` must hold a tensor.  Answers
-    whether that is new of any of them.
+    The same goes for the classes of the objects that it holds. All of them must hold nothing but data, and a ``result``
+    must hold a tensor. Return whether this is new for any class.
     """
     found = _Objects()
     if not found.hold(value) or (result and not found.tensor):
@@ -137,7 +137,7 @@ def take_apart_from_now_on(value: Any, *, result: bool = False) -> bool:
 
 
 class _Objects:
-    """Objects of the user's that hold nothing but data, and objects so.
+    """A walk over objects that hold nothing but data, and such objects.
 
     Attributes:
         kinds: their classes.
@@ -149,7 +149,7 @@ class _Objects:
         self.tensor = False
 
     def hold(self, value: Any, depth: int = _DEEPEST + 2) -> bool:
-        """Whether a value is data, or holds nothing else."""
+        """Return whether a value is data, or holds nothing else."""
         kind = type(value)
         if isinstance(value, torch.Tensor):
             self.tensor = True
@@ -176,7 +176,7 @@ def _number(value: Any) -> Callable[[], int]:
 
 
 def _is_data(value: Any, depth: int = 3) -> bool:
-    """Whether a value is a tensor, a number, a text or the like, or a container of these."""
+    """Return whether a value is a tensor, a number, a text or the like, or a container of these."""
     if isinstance(value, torch.Tensor) or type(value) in PLAIN or type(value) in (float, complex):
         return True
     if not depth or type(value) not in (list, tuple, dict):
@@ -198,7 +198,10 @@ def _holds_tensor(value: Any, depth: int = _DEEPEST) -> bool:
 
 
 def _class_of(kind: type) -> str:
-    """What objects of a class are, if they are nothing but attributes: fields that are declared, or an object."""
+    """Return the kind of a class:
+
+    ``_FIELDS`` if it declares fields, ``_OBJECT`` if it has plain attributes, else ``_NONE``.
+    """
     if kind is types.SimpleNamespace:
         return _FIELDS
     if type(kind) not in (type, abc.ABCMeta) or kind.__module__.partition(".")[0] in _NOT_DATA:
@@ -216,7 +219,7 @@ _NOT_DATA = frozenset({"torch", "symshape", "guards", "meta_fns", "transformers"
 
 
 def _is_frozen(kind: type, name: str) -> bool:
-    """Whether a method is what makes a dataclass or attrs class a frozen one, and nothing else."""
+    """Return whether a method comes from a frozen dataclass or attrs class."""
     if name == "__getattribute__":
         return False
     method = getattr(kind, name)
@@ -227,7 +230,7 @@ def _is_frozen(kind: type, name: str) -> bool:
 
 
 def slots_of(kind: type) -> tuple[str, ...]:
-    """The names of the slots that objects of a class have, base classes first."""
+    """Return the names of the slots that objects of a class have, base classes first."""
     found = _slots.get(kind)
     if found is None:
         names = [name for each in reversed(kind.__mro__) for name in _own_slots(each)]
@@ -247,15 +250,16 @@ _slots: weakref.WeakKeyDictionary[type, tuple[str, ...]] = weakref.WeakKeyDictio
 
 
 BETWEEN = ("__getattr__",)
-"""Methods that a class may have and that answer for its objects, beside those that objects taken apart never have."""
+"""Methods that may compute attributes of flattened objects, beside ``METHODS``, which such objects never have."""
 METHODS = (*_OF_OBJECT, "__del__")
-"""Those: a class that is given one later is not taken apart any longer."""
+"""Methods that end flattening: a class that gets one of them later is not flattened any longer."""
 
 
 def overrides(kind: type, names: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a class puts between a program and these attributes of an object: properties and the like; mostly none.
+    """Return the class attributes that take precedence over these attributes of an object: properties and the like.
 
-    They may come and go after an object of the class was first taken apart, and are part of a call's structure.
+    Most classes have none. They may come and go after an object was first flattened, and are part of a call's
+    structure.
     """
     found: list[Any] = []
     for each in kind.__mro__[:-1]:
@@ -277,7 +281,7 @@ def _is_of_transformers(kind: type) -> bool:
 
 
 def contents(record: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """The names and values of an object's attributes, of a dictionary's or a list's items."""
+    """Return the names and values of an object's attributes, or of a dictionary's or a list's items."""
     kind = type(record)
     if kind is list:
         return tuple(range(len(record))), list(record)
@@ -289,12 +293,12 @@ def contents(record: Any) -> tuple[tuple[Any, ...], list[Any]]:
 
 
 def dictionary_of(record: Any) -> dict[str, Any] | None:
-    """The dictionary of an object's attributes, without asking its ``__getattr__``; None where there are only slots."""
+    """Return the dictionary of an object's attributes, without its ``__getattr__``; None if there are only slots."""
     return record.__dict__ if type(record).__dictoffset__ else None
 
 
 def is_filled(record: Any, slot: str) -> bool:
-    """Whether there is something in a slot of an object; its ``__getattr__`` is not asked."""
+    """Return whether a slot of an object is filled, without its ``__getattr__``."""
     try:
         _getting(record, slot)
     except AttributeError:

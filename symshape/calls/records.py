@@ -1,10 +1,11 @@
-"""Arguments that are objects and that a program may write to: transformers' caches, dataclasses and their like.
+"""Arguments that are objects and that a program may write to: transformers' caches, dataclasses and the like.
 
-Such a *record* is nothing but its attributes. It is taken apart into them, so that its tensors are inputs of a graph
-and its numbers integers of the call, and stands among the leaves of the call itself, first, so that what a program
-wrote to it can be written to the caller's own object. Lists and dictionaries in a record are records too.
-(Caches register with ``torch.utils._pytree`` only where they are exported, differently from version to version, and
-give back other objects; so we take them apart ourselves and leave that registry as it is.)
+Such an object, a *record*, is nothing but its attributes. It is flattened into them: its tensors become inputs of a
+graph, and its numbers become integers of the call. The record itself is the first of its leaves, so that writes of a
+program reach the user's own object. Lists and dictionaries in a record are records too.
+
+(Caches are registered with ``torch.utils._pytree`` only where they are exported, differently from version to version,
+and unflatten to other objects. So they are flattened here, and that registry stays unchanged.)
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from symshape.torch_internals import pytree
 
 @attrs.frozen(eq=False)
 class Record:
-    """An object among the arguments: its leaves are itself, then what its attributes hold.
+    """An object among the arguments. Its leaves are the object itself, then the values of its attributes.
 
     Attributes:
         overrides: what its class puts before these: see ``record_kinds.overrides``.
@@ -38,13 +39,13 @@ class Record:
 
     @property
     def context(self) -> tuple[Any, ...]:
-        """What two records in calls of one structure share."""
+        """A key that two records in calls of one structure share."""
         return (self.kind, self.names, self.overrides) if self.overrides else (self.kind, self.names)
 
 
 @attrs.frozen(eq=False)
 class Made:
-    """An object in a result or among what is written: made anew by each call."""
+    """An object in a result or among written values: each call makes a new one."""
 
     kind: type
     names: tuple[Any, ...]
@@ -54,14 +55,14 @@ class Made:
 
 @attrs.frozen
 class Again:
-    """The object that was made as that number."""
+    """Another occurrence of the object that was made as that number."""
 
     number: int
 
 
 @attrs.frozen
 class Given:
-    """The object among the arguments that is the leaf in that position."""
+    """An argument that is returned or stored: the object that is the leaf at that position."""
 
     position: int
 
@@ -75,7 +76,7 @@ class Constant:
 
 @attrs.frozen(eq=False)
 class Write:
-    """What one argument holds after the call: attributes or items by name, or (of a list) all its items."""
+    """The contents of one argument after the call: attributes or items by name, or all items of a list."""
 
     position: int
     kind: type
@@ -85,7 +86,7 @@ class Write:
 
 @attrs.frozen(eq=False)
 class Outcome:
-    """What a function returned, and what it wrote to records among its arguments."""
+    """The result of a function, and its writes to objects among its arguments."""
 
     result: Any
     writes: Sequence[Write]
@@ -93,19 +94,19 @@ class Outcome:
 
 @attrs.frozen(eq=False)
 class _Owner:
-    """Holds an argument as one leaf, whatever else may have registered its class."""
+    """A holder that makes an argument one leaf, whatever its class is registered as."""
 
     value: Any
 
 
 class Taken(tuple[Any]):
-    """Holds an argument that was taken apart, among the leaves that a quick key is made of; no argument is one."""
+    """A holder of an argument that was flattened, among the leaves of a quick key; no argument is of this class."""
 
     __slots__ = ()
 
 
 class _Itself:
-    """The path from a record to itself."""
+    """The path from a record to itself: empty."""
 
     def __str__(self) -> str:
         return ""
@@ -127,7 +128,7 @@ def _parts(record: Record) -> list[Any]:
 
 
 def _register() -> None:
-    """These classes of our own, and no others, as nodes of torch's pytrees."""
+    """Register the classes of this module, and no others, as nodes of torch's pytrees."""
     pytree.register_pytree_node(
         Record,
         lambda each: (_parts(each), each.context),
@@ -165,13 +166,13 @@ STAND_INS = frozenset({Record, Made, Again, Given, Constant, Write, Outcome})
 
 
 def overrides_of(record: Any, names: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the class of a record puts before its attributes; lists and dictionaries have none."""
+    """Return the class attributes that take precedence over a record's own; lists and dictionaries have none."""
     kind = type(record)
     return () if kind is dict or kind is list else overrides(kind, names)
 
 
 def is_part(value: Any) -> bool:
-    """Whether a value in a record is a record too."""
+    """Return whether a value in a record is a record too."""
     kind = type(value)
     if kind is dict:
         return all(type(key) is str or type(key) is int for key in value)
@@ -179,9 +180,9 @@ def is_part(value: Any) -> bool:
 
 
 def taken_apart(value: Any) -> Any:
-    """A nested value with a :class:`Record` for each record in it; the value itself if there is none.
+    """Return a nested value with a :class:`Record` for each record in it; the value itself if there is none.
 
-    An object that holds itself is left as it is.
+    An object that holds itself stays unchanged.
     """
     return _taken_apart(value, {}, False)
 
@@ -200,7 +201,7 @@ def _taken_apart(value: Any, done: dict[int, Any], inside: bool) -> Any:
 
 
 def rebuilt(value: Any, done: dict[int, Any], convert: Callable[[Any], Any]) -> Any:
-    """A container with each item converted; the container itself if that changes nothing."""
+    """Return a container with each item converted; the container itself if nothing changes."""
     node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
     if node is None:
         return value
@@ -213,13 +214,13 @@ def rebuilt(value: Any, done: dict[int, Any], convert: Callable[[Any], Any]) -> 
 
 
 def owner_of(leaf: Any) -> Any:
-    """The leaf that stands for a record is the record itself."""
+    """Return the record that a leaf stands for; other leaves are returned unchanged."""
     kind = type(leaf)
     return leaf.value if kind is _Owner else leaf[0] if kind is Taken else leaf
 
 
 def is_owner(leaf: Any) -> bool:
-    """Whether a leaf, as pytree gives it, stands for a record."""
+    """Return whether a leaf, as pytree gives it, stands for a record."""
     return type(leaf) is _Owner
 
 
@@ -227,7 +228,7 @@ def is_owner(leaf: Any) -> bool:
 
 
 def assembled(kind: Any, names: Sequence[Any], values: Sequence[Any]) -> Any:
-    """A new object, list or dictionary of these parts."""
+    """Return a new object, list or dictionary of these parts."""
     if kind is list:
         return list(values)
     if kind is dict:
@@ -238,7 +239,7 @@ def assembled(kind: Any, names: Sequence[Any], values: Sequence[Any]) -> Any:
 
 
 def write(record: Any, names: Sequence[Any], values: Sequence[Any]) -> None:
-    """Gives a record its new attributes or items."""
+    """Write new attributes or items to a record."""
     kind = type(record)
     if kind is list:
         record[:] = values
@@ -253,5 +254,5 @@ def write(record: Any, names: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 def is_class(value: Any) -> bool:
-    """Whether a value is a class, which a record may hold."""
+    """Return whether a value is a class, which a record may hold."""
     return type(value) in (type, abc.ABCMeta)

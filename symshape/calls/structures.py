@@ -1,4 +1,4 @@
-"""Structures of flat calls, found by their exact keys: a call with new sizes need not be read a second time."""
+"""Structures of flat calls, cached by their exact keys: a call with new sizes need not be read a second time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DTYPE = 1 + EQUAL.index("dtype")
 
 
 class Structures:
-    """The structures of calls that were read.
+    """A cache of the structures of calls that were read.
 
     Attributes:
         known: they, by the exact keys of the calls without the integers.
@@ -26,7 +26,7 @@ class Structures:
         self.known: dict[Hashable, Hashable] = {}
 
     def learn(self, key: Any, structure: Hashable, values: tuple[int, ...]) -> None:
-        """Notes how a call with this key was read."""
+        """Record how a call with this key was read."""
         split = without_integers(key)
         if split is not None and split[1] == values:
             if len(self.known) >= _MOST:
@@ -34,14 +34,15 @@ class Structures:
             self.known[split[0]] = structure
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Forget all structures."""
         self.known.clear()
 
 
 def without_integers(key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
-    """The exact key of a flat call without its integers, and these; None where they are not all that is read of it.
+    """Split the exact key of a flat call into a key without integers, and the integers.
 
-    Calls whose keys are equal without their integers have equal structures.
+    None if the integers are not all that is read of the call. Calls whose keys without integers are equal have equal
+    structures.
 
     >>> from symshape.calls.call_key import FLAT
     >>> calls = (torch.ones(2, 3), 4), (torch.ones(5, 6), 7), (torch.ones(3, 2).T, 4), (torch.ones(1, 3), 4)

@@ -1,8 +1,8 @@
-"""Places outside the arguments that programs write: how each is read and written, and what a call writes at its end.
+"""Variables: places outside the arguments that programs write, how each is read and written, and the writes of a call.
 
-A place that programs read *and* write (a counter, a cache of keys and values) is a variable: its value is read at each
-call as if it were an argument, so that the value may change while the program stays.  What a program wrote while it was
-traced is written at the end of each of its calls, with the call's own tensors and sizes.
+A place that programs read *and* write (a counter, a cache of keys and values) is a variable. Its value is read at each
+call as if it were an argument, so that the program serves other values too. Writes that a program made while it was
+traced are repeated at the end of each of its calls, with the call's own tensors and sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from symshape.calls.outputs import unflatten
 from symshape.torch_internals import pytree
 
 CONTAINERS = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
-"""Classes of containers whose contents can be written again."""
+"""Classes of containers whose contents can be written."""
 Where = tuple[int, Hashable]
 
 
@@ -33,17 +33,17 @@ class Variable(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """The name for messages."""
 
     @property
     def where(self) -> Where:
-        """What two variables share only if they are the same place."""
+        """A key that two variables share only if they are the same place."""
 
     def read(self) -> Any:
-        """Its value; ``NOTHING`` where there is none."""
+        """Return the value; ``NOTHING`` if there is none."""
 
     def write(self, value: Any) -> None:
-        """Gives it a value, or takes it away with ``NOTHING``."""
+        """Set the value; ``NOTHING`` deletes it."""
 
 
 @attrs.frozen(eq=False)
@@ -60,11 +60,11 @@ class Entry:
         return id(self.owner), self.key
 
     def read(self) -> Any:
-        """What stands under the key."""
+        """Return the value under the key."""
         return dict.get(self.owner, self.key, NOTHING)
 
     def write(self, value: Any) -> None:
-        """Puts a value there."""
+        """Set the value under the key."""
         if value is NOTHING:
             self.owner.pop(self.key, None)
         else:
@@ -85,11 +85,11 @@ class OfClass:
         return id(self.owner), self.key
 
     def read(self) -> Any:
-        """What stands in the class."""
+        """Return the attribute of the class."""
         return self.owner.__dict__.get(self.key, NOTHING)
 
     def write(self, value: Any) -> None:
-        """Sets it past a metaclass's own way."""
+        """Set the attribute without the metaclass's ``__setattr__``."""
         if value is not NOTHING:
             type.__setattr__(self.owner, self.key, value)
         elif self.key in self.owner.__dict__:
@@ -98,7 +98,7 @@ class OfClass:
 
 @attrs.frozen(eq=False)
 class Slot:
-    """An attribute that stands in a slot."""
+    """An attribute in a slot."""
 
     owner: Any
     key: str
@@ -110,11 +110,11 @@ class Slot:
         return id(self.owner), self.key
 
     def read(self) -> Any:
-        """What the slot holds."""
+        """Return the value in the slot."""
         return getattr(self.owner, self.key, NOTHING)
 
     def write(self, value: Any) -> None:
-        """Sets it past the class's own way."""
+        """Set the slot without the class's ``__setattr__``."""
         if value is not NOTHING:
             object.__setattr__(self.owner, self.key, value)
         elif self.read() is not NOTHING:
@@ -123,7 +123,7 @@ class Slot:
 
 @attrs.frozen(eq=False)
 class Gradient:
-    """The field ``.grad`` of a tensor, which is not kept alive by it."""
+    """The field ``.grad`` of a tensor, which is held weakly."""
 
     owner: weakref.ref[torch.Tensor]
     where: Where
@@ -131,16 +131,16 @@ class Gradient:
 
     @classmethod
     def of(cls, owner: torch.Tensor, key: str, name: str) -> Gradient:
-        """That of a tensor, which is read and written under ``key``."""
+        """Return the gradient field of a tensor, identified by the tensor and ``key``."""
         return cls(weakref.ref(owner), (id(owner), key), name)
 
     def read(self) -> Any:
-        """The gradient, or None; ``NOTHING`` when the tensor is gone."""
+        """Return the gradient, or None; ``NOTHING`` when the tensor is gone."""
         owner = self.owner()
         return NOTHING if owner is None else owner.grad
 
     def write(self, value: Any) -> None:
-        """Sets it, or takes it away."""
+        """Set the gradient, or remove it."""
         owner = self.owner()
         if owner is not None:
             owner.grad = None if value is NOTHING else value
@@ -160,9 +160,9 @@ class GradientsRead(BaseException):
 
 @attrs.define(eq=False)
 class Number:
-    """A place whose float (or tuple of floats) changes from call to call, such as an optimiser's rate.
+    """A place whose float (or tuple of floats) changes from call to call, such as an optimiser's learning rate.
 
-    It is given as a ``FloatLeaf``.  A program reads it when it runs, so that one program serves every value.
+    The program is given a ``FloatLeaf`` and reads it when it runs, so that one program serves every value.
 
     Attributes:
         variable: the place.
@@ -174,7 +174,7 @@ class Number:
 
     @property
     def name(self) -> str:
-        """The place's name."""
+        """The name of the place."""
         return self.variable.name
 
     @property
@@ -183,19 +183,19 @@ class Number:
         return self.variable.where
 
     def read(self) -> Any:
-        """The number as a tensor (or several); what is there, if that is no float."""
+        """Return the number as a tensor (or several); another value unchanged."""
         value = self.variable.read()
         if self.plain or not is_number(value):
             return value
         return tuple(map(leaf_of, value)) if type(value) is tuple else leaf_of(value)
 
     def write(self, value: Any) -> None:
-        """Gives the place numbers."""
+        """Write numbers to the place."""
         self.variable.write(value)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a float, or a tuple of nothing else (the ``betas`` of an optimiser)."""
+    """Return whether a value is a float, or a non-empty tuple of floats (the ``betas`` of an optimiser)."""
     return type(value) is float or (type(value) is tuple and value != () and all(type(each) is float for each in value))
 
 
@@ -212,14 +212,14 @@ class Closure:
         return id(self.owner), ""
 
     def read(self) -> Any:
-        """What the cell holds."""
+        """Return the value of the cell."""
         try:
             return self.owner.cell_contents
         except ValueError:
             return NOTHING
 
     def write(self, value: Any) -> None:
-        """Sets it."""
+        """Set the cell."""
         if value is not NOTHING:
             self.owner.cell_contents = value
         elif self.read() is not NOTHING:
@@ -228,7 +228,7 @@ class Closure:
 
 @attrs.frozen(eq=False)
 class Contents:
-    """What a list, dictionary or deque holds; its value is the container, and writing fills that very container."""
+    """The contents of a list, dictionary or deque. The value is the container itself; a write fills it in place."""
 
     owner: Any
     name: str
@@ -239,11 +239,11 @@ class Contents:
         return id(self.owner), ""
 
     def read(self) -> Any:
-        """The container."""
+        """Return the container."""
         return self.owner
 
     def write(self, value: Any) -> None:
-        """Fills it with what another container of its class holds."""
+        """Replace its items by those of another container of its class."""
         refill(self.owner, value)
 
 
@@ -256,32 +256,32 @@ class Inner:
 
     @property
     def name(self) -> str:
-        """The variable's name with the way to the container."""
+        """The variable's name with the path to the container."""
         return functools.reduce(item_name, self.path, self.variable.name)
 
     @property
     def where(self) -> Where:
-        """The variable's place and the way."""
+        """The variable's place and the path."""
         return hash(self.variable.where), self.path
 
     def read(self) -> Any:
-        """The container."""
+        """Return the container."""
         found = self.variable.read()
         for key in self.path:
             found = found[key]
         return found
 
     def write(self, value: Any) -> None:
-        """Fills it with what another container of its class holds."""
+        """Replace its items by those of another container of its class."""
         self.writer()(value)
 
     def writer(self) -> Callable[[Any], None]:
-        """What fills the container that is there now, wherever it is by then."""
+        """Return a function that fills the present container, even if another one is in its place by then."""
         return functools.partial(refill, self.read())
 
 
 def refill(container: Any, value: Any) -> None:
-    """Gives a container the items of another."""
+    """Replace the items of a container by those of another."""
     if isinstance(container, dict):
         items = list(value.items())
         container.clear()
@@ -296,7 +296,7 @@ def refill(container: Any, value: Any) -> None:
 
 @attrs.frozen
 class Output:
-    """Where among a program's flat outputs a leaf stands."""
+    """A leaf that is computed by the program: its position among the flat outputs."""
 
     position: int
 
@@ -322,7 +322,7 @@ class Shared:
 
 @attrs.frozen(eq=False)
 class Write:
-    """What a program writes to a variable.
+    """A write of a program to a variable.
 
     Attributes:
         variable: where.
@@ -351,17 +351,17 @@ def _nested(leaves: Sequence[Any], tree: pytree.TreeSpec, flat: Sequence[Any], m
 
 
 _written: dict[weakref.ref[Write], Where] = {}
-"""What programs of this process write, for as long as they live: an id says nothing of an owner that is gone."""
+"""The places that live programs write. A dead entry is removed, since its id may be used again."""
 
 
 def note_written(writes: Sequence[Write]) -> None:
-    """A program writes these."""
+    """Note the places that a program writes."""
     for each in writes:
         _written[weakref.ref(each, _forget)] = each.variable.where
 
 
 def all_written() -> set[Where]:
-    """Every place that a program of this process writes, as long as it lives."""
+    """Return every place that a live program of this process writes."""
     return set(_written.copy().values())
 
 
@@ -370,9 +370,9 @@ def _forget(write: weakref.ref[Write]) -> None:
 
 
 def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """From flat outputs to the result, having written.
+    """Return the function that writes, and turns flat outputs into the result.
 
-    A container that a program fills and then exchanges for another one is filled as it was found.
+    A container that a program fills and then replaces by another one is filled in place.
 
     Args:
         writes: in their order.
@@ -397,7 +397,7 @@ def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], 
 
 
 def containers_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
-    """The containers in a nested value that can be written to, each with the way to it."""
+    """Return the mutable containers in a nested value, each with its path."""
     found: list[tuple[tuple[Any, ...], Any]] = []
     if type(value) in CONTAINERS:
         found.append((path, value))
