@@ -46,7 +46,7 @@ _STEP = "__symshape_step__"  # an attribute of errors
 
 
 def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = False) -> Run:
-    """The function that runs ``graph``; ``positions`` says where in ``values`` each input symbol stands.
+    """Compile a graph to a function; ``positions`` gives the index of each input symbol in ``values``.
 
     A ``boxed`` one empties the list of leaves once it has read it, so that each leaf can go after its last use.
 
@@ -62,7 +62,7 @@ def compile_graph(graph: Graph, positions: Mapping[str, int], *, boxed: bool = F
 
 
 def with_lifted(run: Run, tensors: Sequence[torch.Tensor]) -> Run:
-    """What :func:`compile_graph` made, on other lifted tensors in the order of the graph's; nothing is compiled."""
+    """Return a copy of a compiled function with other lifted tensors, in the graph's order; nothing is compiled."""
     assert isinstance(run, FunctionType)
     names = {**run.__globals__, "lifted": list(tensors), run.__name__: None}  # not the old one, with its tensors
     made = FunctionType(run.__code__, names, run.__name__)
@@ -72,7 +72,7 @@ def with_lifted(run: Run, tensors: Sequence[torch.Tensor]) -> Run:
 
 @attrs.frozen(eq=False)
 class StepLines:
-    """Where each step of a graph stands in the code that runs it.
+    """The line of each step of a graph in the generated code.
 
     Attributes:
         code: of the function that :func:`compile_graph` made, which has this as its ``__symshape_steps__``.
@@ -85,7 +85,7 @@ class StepLines:
     laps: Laps | None = None
 
     def failed(self, error: BaseException) -> int | None:
-        """The number of the step that raised an error; None for an error from before the first, or from elsewhere."""
+        """Return the number of the step that raised an error; None if no step raised it."""
         code, told = error.__dict__.get(_STEP, (None, 0))
         if code is self.code:
             return int(told)
@@ -98,7 +98,7 @@ class StepLines:
         return begun - 1 if self.laps is None else self.laps.step(begun - 1, trace.tb_frame.f_locals.get("lap", 0))
 
     def tell(self, error: BaseException, number: int) -> None:
-        """Has an error that other code raised be known as that of this step."""
+        """Record a step as the origin of an error that other code raised."""
         error.__dict__[_STEP] = self.code, number
 
 
@@ -140,7 +140,7 @@ class _Writer:
         self._given = {each.value for each in graph.inputs}
 
     def source(self) -> str:
-        """The source of ``run``."""
+        """Return the source of ``run``."""
         self._prologue()
         laps = self.laps
         if laps is None:
@@ -162,7 +162,7 @@ class _Writer:
         )
 
     def _under(self, head: str, margin: str) -> str:
-        """The lines below the head; where each step begins is counted from its first line."""
+        """Return the lines below the head; lines of steps are counted from the first of them."""
         above = head.count("\n") + 1
         self.starts = array("L", [start + above for start in self.starts])
         return head + "\n".join(margin + line for line in self.lines)
@@ -185,7 +185,7 @@ class _Writer:
             position += 1
 
     def _spelled(self, spelling: Spelling, position: int) -> int:
-        """Writes one call for several steps from ``position`` on; the number of the step behind them."""
+        """Write one call for several steps from ``position`` on; return the number of the step after them."""
         steps = range(position, position + spelling.length)
         self.starts.extend([len(self.lines)] * spelling.length)
         self._modes_of(self.graph.steps[position])
@@ -199,7 +199,10 @@ class _Writer:
         return steps.stop
 
     def _loop(self, laps: Laps) -> None:
-        """One lap for all; each value has the name of that in its place in the lap before, which is written out."""
+        """Write one loop body for all iterations.
+
+        A value has the name of its counterpart in the iteration before the loop, which is written out.
+        """
         own = [f"w{i}" for i in range(len(laps.lifted[0]))]
         rows = [_tuple([each.name for each in row]) for row in laps.lifted]
         self.lines.append(f"for lap, {_tuple(own)} in enumerate({_tuple(rows)}):")
@@ -220,7 +223,7 @@ class _Writer:
         return self._other_names.get(value.index) or f"v{value.index}"
 
     def _last_uses(self) -> dict[Value, int]:
-        """The step after which nobody reads a value; lifted tensors live on whatever a run does."""
+        """Return the last step that reads each value, except for results and lifted tensors, which outlive it."""
         kept = {*values_in(self.graph.outputs), *(each.value for each in self.graph.lifted if not each.constant)}
         last: dict[Value, int] = {}
         for position, step in enumerate(self.graph.steps):
@@ -341,7 +344,7 @@ class _Writer:
                 self.lines.append(f"{self._symbol(binding.symbol)} = {self._name(output)}.size({binding.dim})")
 
     def _binding(self, node: Node) -> Callable[..., Any]:
-        """What does the same as the op; the number in an argument may be given as a float."""
+        """Return a callable with the effect of the op; a number argument may be given as a float."""
         if node.op is _aten._local_scalar_dense.default and node.args[0] in self._given:
             return number_in
         if warns_of_bytes(node):
@@ -349,7 +352,7 @@ class _Writer:
         return within_memory(node.op) if node.checked else bound(node.op)
 
     def _modes_of(self, node: Step) -> None:
-        """Enters and leaves the modes in which the node ran, where they differ from those of the node before it."""
+        """Write the switches to the modes in which the node ran, where they differ from those of the node before."""
         grad, inference = self._modes_now
         if not isinstance(node, Node) or (node.grad, node.inference) == self._modes_now:
             return

@@ -1,8 +1,8 @@
-"""Control flow as a node of a graph: parts of a program that run once, not at all, or again and again.
+"""Control flow as a node of a graph, with subgraphs that run once, not at all, or repeatedly.
 
-``torch.cond`` on data, ``while_loop``, ``scan`` and ``associative_scan`` take functions.  Each function is traced once,
-into a part: straight-line code of its own, which reads what stands around it (tensors, parameters, sizes) as further
-arguments of the node.  What the node does with its parts is what eager does, with the same operators in the same order.
+``torch.cond`` on data, ``while_loop``, ``scan`` and ``associative_scan`` take functions. Each function is traced once,
+into a subgraph: straight-line code of its own. Tensors, parameters and sizes around it are further arguments of the
+node. The node runs its subgraphs as eager does, with the same operators in the same order.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from symshape.graph.opaque import LiveCall
 from symshape.torch_internals import pytree
 
 Part = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
-"""Of its own tensors and those around it, and of its own numbers and those around it: its results (``codegen.Run``)."""
+"""``part(tensors, numbers)``: the results of a subgraph (``codegen.Run``).
+
+Its own operands come before the captured ones.
+"""
 _aten = torch.ops.aten
 
 
 @attrs.frozen
 class Surroundings:
-    """What a node's parts read that stands around them: all of its parts get the same.
+    """The tensors and numbers that the subgraphs of a node capture; all subgraphs get the same.
 
     Attributes:
         tensors: how many tensors.
@@ -36,7 +39,7 @@ class Surroundings:
 
 
 class ControlFlow(LiveCall):
-    """A node whose arguments are its own operands, then the tensors around its parts, then the numbers there.
+    """A node whose arguments are its own operands, then the captured tensors, then the captured numbers.
 
     Args:
         name: what it is called in texts.
@@ -58,7 +61,7 @@ class ControlFlow(LiveCall):
         self._whole = whole
 
     def __call__(self, *leaves: Any) -> list[Any]:
-        """The results."""
+        """Run the node; return its results."""
         tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
         if self._whole and torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             given = [... if isinstance(each, torch.Tensor) else each for each in leaves]
@@ -72,29 +75,29 @@ class ControlFlow(LiveCall):
         return self.flow(leaves[:own], leaves[own:end], leaves[end:])
 
     def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
-        """Runs the parts on the node's own operands, and what stands around them."""
+        """Run the subgraphs on the node's own operands and the captured values."""
         raise NotImplementedError
 
 
 class Choice(ControlFlow):
-    """``torch.cond``: the first part where a tensor or a number holds, else the second.
+    """``torch.cond``: the first subgraph runs if a tensor or a number is true, else the second.
 
     An integer that a part returns is answered as a tensor of one.
     """
 
     def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
-        """The results of the part that the one operand chooses."""
+        """Return the results of the subgraph that the predicate selects."""
         return list(map(_as_tensor, self.parts[0 if own[0] else 1](tensors, numbers)))
 
 
 class While(ControlFlow):
-    """``while_loop``: while the first part holds, the second makes what is carried anew.
+    """``while_loop``: while the first subgraph returns true, the second computes the next carried values.
 
     The operands are what is carried, tensors and integers; an integer is answered as a tensor of one.
     """
 
     def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
-        """What is carried in the end: copies of the operands if no round was run."""
+        """Return the carried values at the end: copies of the operands if the body never ran."""
         goes_on, body = self.parts
         carried, rounds = list(own), 0
         while True:
@@ -112,7 +115,7 @@ def _as_tensor(each: Any) -> torch.Tensor:
 
 
 class Scan(ControlFlow):
-    """``scan``: a part makes a new state and a row of each result of a state and a row of each operand.
+    """``scan``: a subgraph maps a state and a row of each operand to a new state and a row of each result.
 
     The first part does so in the first round, the last one in all others.
 
@@ -125,7 +128,7 @@ class Scan(ControlFlow):
         self._states = states
 
     def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
-        """The state in the end, and the rows of each result, stacked."""
+        """Return the final state, and the rows of each result, stacked."""
         state, operands = list(own[: self._states]), own[self._states :]
         found: list[list[torch.Tensor]] = []
         for number in range(operands[0].size(0)):
@@ -138,7 +141,7 @@ class Scan(ControlFlow):
 
 
 def _stacked(rows: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Rows in one contiguous tensor."""
+    """Stack rows in one contiguous tensor."""
     if torch.is_grad_enabled() and any(each.requires_grad for each in rows):
         return torch.stack(list(rows)).contiguous()  # one operation for autograd
     first = rows[0]
@@ -149,14 +152,14 @@ def _stacked(rows: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class Levels(ControlFlow):
-    """``associative_scan``: pairs of rows are combined, what they make is scanned, and combined with the rest.
+    """``associative_scan``: adjacent rows are combined, the results are scanned, and combined with the remaining rows.
 
-    The parts are, for the operands and then for what pairs made: how pairs are combined, of two, of three and of more
-    rows; and how the rest is, of two, of three, of four and of more.  Each is told how many rows there are on its
-    level, and how many it gets.
+    There are two groups of subgraphs, for the operands and for combined rows. Each group combines pairs of two, three
+    and more rows, and combines the rest of two, three, four and more rows. A subgraph is told the number of rows on its
+    level, and the number of rows that it gets.
 
     Args:
-        loop: what eager runs, with a function that combines.
+        loop: the function that eager runs, with a function that combines.
     """
 
     def __init__(self, name: str, around: Surroundings, loop: Callable[..., Any], *, draws: bool) -> None:
@@ -164,7 +167,7 @@ class Levels(ControlFlow):
         self._loop = loop
 
     def flow(self, own: Sequence[Any], tensors: Sequence[torch.Tensor], numbers: Sequence[Any]) -> list[Any]:
-        """The scanned operands."""
+        """Return the scanned operands."""
         calls = iter(self._calls(own[0].size(0)))
 
         def combine(*rows: torch.Tensor) -> list[Any]:
@@ -175,7 +178,7 @@ class Levels(ControlFlow):
         return list(self._loop(combine, list(own)))
 
     def _calls(self, length: int) -> list[tuple[Part, int, bool]]:
-        """The parts in the order in which the loop calls them, with the rows on their levels."""
+        """Return the subgraphs in the order in which the loop calls them, with the number of rows on their levels."""
         lengths: list[int] = []
         while length > 1:
             lengths.append(length)
@@ -187,11 +190,11 @@ class Levels(ControlFlow):
 
 
 class RunAgain(torch.autograd.Function):
-    """A node as one operation, whose backward runs it once more with gradients."""
+    """A node as one autograd operation, whose backward runs the node once more with gradients."""
 
     @staticmethod
     def forward(ctx: Any, run: Callable[[Sequence[Any]], list[Any]], given: list[Any], *tensors: torch.Tensor) -> Any:
-        """The node's results."""
+        """Return the node's results."""
         ctx.run, ctx.given = run, given
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
@@ -199,7 +202,7 @@ class RunAgain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        """The gradients of the arguments: zeros of those that do not matter."""
+        """Return the gradients of the arguments: zeros for arguments without influence."""
         again = torch.is_grad_enabled()  # gradients of gradients are asked for
         needed, saved = ctx.needs_input_grad[2:], ctx.saved_tensors  # which hooks may give once alone
         tensors: list[torch.Tensor] = []
@@ -225,6 +228,6 @@ class RunAgain(torch.autograd.Function):
 
 
 def _filled(given: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
-    """The arguments of a node, with these tensors in their places (marked by Ellipsis)."""
+    """Return the arguments of a node, with these tensors in the places marked by Ellipsis."""
     left = iter(tensors)
     return [next(left) if each is ... else each for each in given]

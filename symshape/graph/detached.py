@@ -1,4 +1,4 @@
-"""Which values are cut off from the history of the tensor whose memory they share."""
+"""Values that are detached from the autograd history of the tensor whose memory they share."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DETACH = torch.ops.aten.detach.default
 
 
 def viewed_by(node: Node, output: Value | None) -> Value | None:
-    """The argument whose memory a result of a node shares; None for one with memory of its own."""
+    """Return the argument whose memory a result of a node shares; None for a result with memory of its own."""
     return None if output is None else next((each for each in node.reads if each.storage is output.storage), None)
 
 
 def detached_values(nodes: Iterable[Node]) -> frozenset[Value]:
-    """The results of ``detach``, and views of them.
+    """Return the results of ``detach``, and views of them.
 
-    A view that is made without recording gradients still asks for them where its tensor does; these do not.
+    A view that is made without recording gradients still requires them if its tensor does; these values do not.
     """
     found: set[Value] = set()
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Where the functions of ``math`` on floats raise: ``math.log10(n)`` of 0, ``math.exp(n)`` of 1000, ``1 / f`` of 0.
+"""Domains of the functions of ``math`` on floats: ``math.log10(0)``, ``math.exp(1000)`` and ``1 / 0.0`` raise.
 
 A program that computes such a number raises there, whether or not it uses the number.
 """
@@ -14,12 +14,15 @@ from symshape.graph.float_terms import OF_ONE, OF_TWO, FloatTerm, Operand
 
 _LARGEST = sys.float_info.max
 _MOST = 709.0
-"""A little below the logarithm of the largest float, so that nothing hangs on how the platform rounds."""
+"""The largest exponent that is known not to overflow: a little below the logarithm of the largest float.
+
+The margin makes the bound independent of how the platform rounds.
+"""
 
 
 @attrs.frozen
 class Need:
-    """What must hold of an operand: ``operand relation constant``, with ``lt``, ``le``, ``gt``, ``ge`` or ``ne``."""
+    """A requirement on an operand: ``operand relation constant``, with ``lt``, ``le``, ``gt``, ``ge`` or ``ne``."""
 
     operand: Operand
     relation: str
@@ -27,7 +30,9 @@ class Need:
 
 
 def needs(term: FloatTerm) -> tuple[Need, ...] | None:
-    """What makes sure that an operation raises nothing; it may be more than it takes.  None: that is not known.
+    """Return requirements under which an operation raises nothing; None if none are known.
+
+    They may be stricter than necessary.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from symshape.graph.float_terms import float_term
@@ -71,5 +76,5 @@ def _of_power(base: Operand, exponent: Operand) -> tuple[Need, ...] | None:
 
 
 def _holding(*found: Need) -> tuple[Need, ...]:
-    """These, where constants need nothing: they were computed."""
+    """Return the requirements on operands that are no constants."""
     return tuple(each for each in found if not isinstance(each.operand, (int, float)))

@@ -1,4 +1,4 @@
-"""What the floats of a program say of integers, exactly: what ``int(n * 0.3)`` is, and where ``n * 0.3 > 2`` holds.
+"""Exact integer facts about the floats of a program: the value of ``int(n * 0.3)``, and when ``n * 0.3 > 2`` holds.
 
 A float constant is rarely the number that was written down, and every operation rounds; still much can be told.
 
@@ -29,7 +29,7 @@ from symshape.graph.float_terms import FUNCTIONS, FloatTerm, Operand
 _MOST_DIGITS = 10**6
 _TIGHT = Fraction(1, 2**54)
 LARGEST = 2**52
-"""Integers below are floats, and so are their halves."""
+"""The bound below which integers, and their halves, are exact floats."""
 
 
 UNKNOWN = 2
@@ -37,10 +37,10 @@ UNKNOWN = 2
 
 @attrs.frozen
 class RoundedRatio:
-    """A float that is ``numerator / denominator`` but for rounding.
+    """A float that equals ``numerator / denominator`` except for rounding.
 
-    Its floor and its ceiling are those of the quotient, and it is rounded as that is, wherever the quotient is neither
-    an integer nor half way between two, as long as four times the numerator is below 2**52.
+    Floor, ceiling and rounding of the float are those of the quotient, unless the quotient is an integer or half way
+    between two. Four times the numerator must be below 2**52.
 
     Attributes:
         numerator: an integer of sizes.
@@ -56,7 +56,7 @@ class RoundedRatio:
 
 
 def rounded_ratio(term: FloatTerm | float) -> RoundedRatio | None:
-    """The ratio that a float is but for rounding; None where it is none that is known.
+    """Return the ratio that a float equals except for rounding; None if no ratio is known.
 
     >>> from guards.terms.arithmetic import symbol
     >>> from symshape.graph.float_terms import float_term
@@ -98,7 +98,7 @@ def rounded_ratio(term: FloatTerm | float) -> RoundedRatio | None:
 
 
 def _integer(arg: Operand) -> Term | None:
-    """The integer of sizes that an operand is, as a float or as it is."""
+    """Return the integer of sizes that an operand is, as an integer or as a float; None for other operands."""
     if isinstance(arg, FloatTerm):
         found = arg.ratio()
         return None if found is None or found[1] != 1 else found[0]
@@ -107,7 +107,7 @@ def _integer(arg: Operand) -> Term | None:
 
 @attrs.frozen
 class Monotone:
-    """A float that rises, or falls, with one integer.
+    """A float that is monotone in one integer.
 
     Attributes:
         of: the integer.
@@ -124,7 +124,7 @@ class Monotone:
     most: int = LARGEST
 
     def where(self, relation: str, constant: float, least: int) -> tuple[int, int]:
-        """The integers for which the float stands in a relation to a constant: from the first on, before the second.
+        """Return the integers for which the float stands in a relation to a constant: first, and one past the last.
 
         Args:
             relation: ``lt``, ``le``, ``gt``, ``ge`` or ``eq``.
@@ -144,12 +144,12 @@ class Monotone:
         return (turn, self.most + 1) if from_there else (least, turn)
 
     def rounded(self, whole: Callable[[float], int]) -> Monotone:
-        """The same, rounded to an integer in one direction, or to the nearest one."""
+        """Return the monotone integer that results from rounding in one direction, or to the nearest."""
         value = self.value
         return attrs.evolve(self, value=lambda n: whole(value(n)))
 
     def _first(self, holds: Callable[[float, float], bool], constant: float, least: int) -> int:
-        """The smallest integer from ``least`` on for which a condition that comes true once holds."""
+        """Return the smallest integer from ``least`` on at which a monotone condition holds."""
         low, high = least, self.most + 1  # it does not hold below ``low``, and holds from ``high`` on
         while low < high:
             middle = (low + high) // 2
@@ -161,7 +161,7 @@ class Monotone:
 
 
 def monotone(term: Operand) -> Monotone | None:
-    """How a float depends on the one integer in it, where it rises or falls with it; None: that is not known."""
+    """Return a float as a monotone function of its only integer; None if it is not known to be one."""
     if isinstance(term, Term):
         return None if term.op is Op.CONST else Monotone(term, float, True)
     if not isinstance(term, FloatTerm):
@@ -189,10 +189,10 @@ def monotone(term: Operand) -> Monotone | None:
 
 
 def _logarithm(term: FloatTerm) -> Monotone | None:
-    """That of an integer, or of a quotient.
+    """Return the logarithm of an integer, or of a quotient, as a monotone function.
 
-    It is rounded nearly right: off by a unit or two of its last place (16 are allowed for).  Up to 2**40 the logarithms
-    of two integers are farther apart than that, as are those of n / m and (n + 1) / m, for an m of a few digits.
+    It is rounded nearly right: off by a unit or two of its last place (16 are allowed for). Up to 2**40 the logarithms
+    of two integers are farther apart than that. So are those of n / m and (n + 1) / m, for an m of a few digits.
     """
     inner = term.args[0]
     ratio = inner.ratio() if isinstance(inner, FloatTerm) else None
@@ -209,7 +209,7 @@ _ROUNDED_ONCE = ("add", "sub", "mul", "truediv")
 
 
 def _as_float(arg: Operand) -> Operand:
-    """A constant integer, or one of NumPy's floats, as the float that it is; anything else as it is."""
+    """Return a constant integer or a NumPy float as a float; anything else unchanged."""
     if isinstance(arg, FloatTerm) and arg.op == "np_float" and isinstance(arg.args[0], float):
         return arg.args[0]
     constant = isinstance(arg, Term) and arg.op is Op.CONST and abs(arg.value) <= LARGEST

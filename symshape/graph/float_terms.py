@@ -32,7 +32,7 @@ OF_ONE = (
     *("cbrt", "exp2", "degrees", "radians"),
 )
 OF_TWO = ("atan2", "hypot", "copysign", "fmod", "remainder")
-"""Functions of ``math`` that are computed with and nothing else: of one number, and of two."""
+"""Functions of ``math`` that are computed at run time and never decided: of one number, and of two."""
 
 FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     "from_int": (float, "float({0})"),
@@ -63,11 +63,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], str]] = {
     **{name: (getattr(math, name), f"math.{name}({{0}}, {{1}})") for name in OF_TWO},
     **numpy_terms.FUNCTIONS,
 }
-"""Each operation: how it is computed, and the Python source that computes it in generated code."""
+"""The implementation of each operation, and its Python source for generated code."""
 
 
 def _known_by(args: tuple[Operand, ...]) -> tuple[object, ...]:
-    """What two expressions have in common if their operands are the same: terms are compared by ``is``."""
+    """Return a key that the operands of equal expressions share: terms are compared by ``is``."""
     return tuple((Term, id(arg)) if isinstance(arg, Term) else arg for arg in args)
 
 
@@ -75,8 +75,8 @@ def _known_by(args: tuple[Operand, ...]) -> tuple[object, ...]:
 class FloatTerm:
     """A float expression: ``op`` applied to integer terms, floats and float terms; ``symbol`` names an unbacked one.
 
-    ``from_int`` is an integer among floats, with which Python compares as an integer, and ``as_float`` what ``float()``
-    answered for it.
+    ``from_int`` is an integer operand among floats; Python compares it as an integer. ``as_float`` is the result of
+    ``float()`` on it.
     """
 
     op: str
@@ -84,20 +84,20 @@ class FloatTerm:
     symbol: str = ""
 
     def evaluate(self, values: Mapping[str, int], floats: Mapping[str, float] | None = None) -> float:
-        """The value for these sizes.  Raises KeyError for an unbacked float that ``floats`` does not hold."""
+        """Return the value for these sizes. Raises KeyError for an unbacked float that ``floats`` does not hold."""
         if self.op == "symbol":
             return (floats or {})[self.symbol]
         function = FUNCTIONS[self.op][0]
         return function(*(_evaluate(arg, values, floats) for arg in self.args))
 
     def source(self, names: Mapping[str, str]) -> str:
-        """Python source that computes the value from variables named by ``names``."""
+        """Return Python source that computes the value from variables named by ``names``."""
         if self.op == "symbol":
             return names[self.symbol]
         return FUNCTIONS[self.op][1].format(*(_source(arg, names) for arg in self.args))
 
     def ratio(self) -> tuple[Term, int] | None:
-        """``(numerator, denominator > 0)`` if the value is exactly that quotient, correctly rounded; else None."""
+        """Return ``(numerator, denominator > 0)`` if the value is that quotient, correctly rounded; else None."""
         if self.op in ("from_int", "as_float", "np_float"):
             (arg,) = self.args
             return (arg, 1) if isinstance(arg, Term) else _ratio(arg)
@@ -123,11 +123,11 @@ class FloatTerm:
         return None
 
     def shifted_ratio(self) -> tuple[tuple[Term, ...], int] | None:
-        """The numerators on the way, and the denominator, of a ratio plus or minus others, rounded each time.
+        """Return the intermediate numerators and the denominator of a sum of ratios, rounded after each addition.
 
-        The last numerator is that of the value.  Where the quotient is an integer every step is exact, and where it is
-        none it is at least ``1 / denominator`` away from one: so, if all numerators are small, the quotient has the
-        floor and the ceiling of the value.  Sums of quotients by powers of two are exact.  None: it is nothing such.
+        The last numerator is that of the value. Where the quotient is an integer every step is exact; elsewhere it is
+        at least ``1 / denominator`` away from an integer. So, if all numerators are small, the quotient has the floor
+        and the ceiling of the value. Sums of quotients by powers of two are exact. None if the value is no such sum.
         """
         found = self.ratio()
         if found is not None or self.op not in ("add", "sub"):
@@ -158,7 +158,7 @@ class FloatTerm:
         return frozenset().union(*(arg.unbacked() for arg in self.args if isinstance(arg, FloatTerm)))
 
     def of_numpy(self) -> bool:
-        """Whether the value is of NumPy's class, and computed as NumPy computes."""
+        """Return whether the value is a NumPy float, computed as NumPy computes."""
         if self.op not in numpy_terms.KEEPING:
             return self.op in numpy_terms.FUNCTIONS
         return any(isinstance(arg, FloatTerm) and arg.of_numpy() for arg in self.args)
@@ -191,7 +191,7 @@ def _source(arg: Operand, names: Mapping[str, str]) -> str:
 
 
 def _plain(arg: Operand) -> Operand:
-    """A constant of NumPy's as the float that it is."""
+    """Return a NumPy constant as a Python float; anything else unchanged."""
     constant = isinstance(arg, FloatTerm) and arg.op == "np_float" and isinstance(arg.args[0], float)
     return arg.args[0] if constant else arg  # type: ignore[union-attr]
 
@@ -214,12 +214,15 @@ def _shifted_ratio(arg: Operand) -> tuple[tuple[Term, ...], int] | None:
 
 
 def _are_binary(*denominators: int) -> bool:
-    """Whether quotients by these are floats, and their sums, as long as they are small: powers of two of few digits."""
+    """Return whether quotients by these denominators are exact floats, and their sums while they are small.
+
+    The denominators are powers of two of few digits.
+    """
     return all(each < _FEW_DIGITS and each & (each - 1) == 0 for each in denominators)
 
 
 def _whole(arg: Operand) -> Term | None:
-    """An integer-valued operand as an integer term."""
+    """Return an integer-valued operand as an integer term; None for others."""
     if isinstance(arg, FloatTerm):
         if arg.op in ("as_float", "np_float"):
             return _whole(arg.args[0])
@@ -237,7 +240,7 @@ def _positive_integer(arg: Operand) -> int | None:
 
 
 def float_term(op: str, *args: Operand | int) -> FloatTerm | float:
-    """``op`` applied to floats, integers, terms and float terms; computed where all are plain numbers."""
+    """Apply ``op`` to floats, integers, terms and float terms; plain numbers are computed at once."""
     plain = [arg.value if isinstance(arg, Term) and arg.op is Op.CONST else arg for arg in args]
     term = FloatTerm(op, tuple(float(a) if isinstance(a, int) and op != "truediv" else a for a in plain))
     if all(isinstance(arg, (int, float)) for arg in plain):

@@ -1,4 +1,4 @@
-"""A traced program as data: its inputs, what it reads besides them, its steps and its results."""
+"""A traced program as data: its inputs, its lifted tensors, its steps and its results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Graph:
 
     @property
     def mutates_inputs(self) -> bool:
-        """Whether an input or a lifted tensor is written to."""
+        """True if an input or a lifted tensor is written to."""
         return bool(self.mutated)
 
     @property
@@ -48,7 +48,7 @@ class Graph:
 
     @property
     def uses_randomness(self) -> bool:
-        """Whether a node draws random numbers."""
+        """True if a node draws random numbers."""
         return any(draws_random_numbers(node) for node in self.nodes)
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Which steps of a program record gradients, and programs of which nobody sees what was recorded.
+"""Autograd history of a program: the steps that record gradients, and programs whose recorded history nobody sees.
 
-A step of training runs its backward inside: the graph has the gradients as ops of its own, and what autograd records
-beside them is thrown away.  What is not recorded costs nothing, and can be captured and padded.
+A training step runs its backward inside: the graph computes the gradients by ops of its own, and the history that
+autograd records beside them is dropped. A step that records nothing costs nothing, and can be captured and padded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DETACH = torch.ops.aten.detach.default
 
 
 class Recorded:
-    """What autograd may record while steps run in a call that records gradients.
+    """The history that autograd may record while steps run in a call that records gradients.
 
     Args:
         steps: of the program.
@@ -75,11 +75,11 @@ class Recorded:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is recorded, for sure."""
+        """True if certainly nothing is recorded."""
         return self.known and not self.nodes
 
     def seen(self, outputs: Iterable[Any], changed: Iterable[Value]) -> bool:
-        """Whether a result, or what an argument or a parameter holds afterwards, may have a history."""
+        """Return whether a result, or the final value of an argument or a parameter, may have a history."""
         results = (value for value in values_in(tuple(outputs)) if value not in self._roots)
         return any(map(self._has_history, results)) or any(self._viewed(value) in self._written for value in changed)
 
@@ -87,7 +87,9 @@ class Recorded:
 def without_unseen(
     steps: tuple[Step, ...], roots: Sequence[Value], asking: Iterable[Value], outputs: Iterable[Any]
 ) -> tuple[Step, ...]:
-    """The steps of a program that is called where gradients are recorded, recording none if nobody can see it.
+    """Return the steps of a program that is called where gradients are recorded.
+
+    They record nothing if nobody can see the history.
 
     Args:
         steps: of the program.
@@ -104,7 +106,7 @@ def without_unseen(
 
 
 def _may_choose(op: OpOverload) -> bool:
-    """Whether an op is made of others, which may be other ones where gradients are recorded."""
+    """Return whether an op is decomposed by torch, perhaps into other ops where gradients are recorded."""
     has = op.has_kernel_for_dispatch_key
     return has(_KEYS.CompositeImplicitAutograd) and not (has(_KEYS.CPU) or has(_KEYS.CUDA))
 

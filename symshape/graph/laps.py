@@ -1,8 +1,8 @@
-"""Layers like each other: of a graph's steps, those that one loop can run.
+"""Loop rolling: repeated layers among a graph's steps, which one loop can run.
 
-Python's compiler takes its time over each line, longer than over all else that is generated in a first trace; a loop
-over a dozen layers has the lines of one.  What is found here runs the same ops on the same values in the same order,
-and lets go of each value at the same step.
+Python's compiler takes longer over the lines of a first trace than all other code generation does. A loop over a dozen
+layers has the lines of one layer. The iterations run the same ops on the same values in the same order, and free each
+value at the same step.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _COMPARED = (int, bool, str, torch.device)
 
 @attrs.frozen(eq=False)
 class Laps:
-    """Steps that are repeated.
+    """A sequence of steps that is repeated.
 
     Attributes:
-        start: the first step of the loop; the lap before it is written out, and so is the one behind its end.
-        length: the steps of a lap.
-        count: the laps of the loop.
-        lifted: for each of them the lifted values that it reads, in order: nothing else differs.
-        before: for each value of the first lap of the loop, the one that the lap before has in its place.
-        behind: the same for the last lap of the loop.
+        start: the first step of the loop; the iteration before it is written out, and so is the one after its end.
+        length: the steps of one iteration.
+        count: the number of iterations of the loop.
+        lifted: for each iteration the lifted values that it reads, in order: nothing else differs.
+        before: for each value of the first iteration of the loop, its counterpart in the iteration before.
+        behind: the same for the last iteration of the loop.
     """
 
     start: int
@@ -46,11 +46,11 @@ class Laps:
 
     @property
     def end(self) -> int:
-        """The step after those of the loop."""
+        """The number of the first step after the loop."""
         return self.start + self.length * self.count
 
     def step(self, written: int, lap: int) -> int:
-        """The number of the step that is written out as number ``written``, in a lap of the loop."""
+        """Return the number of the step that is written out as number ``written``, in one iteration of the loop."""
         if written < self.start:
             return written
         if written < self.start + self.length:
@@ -59,7 +59,7 @@ class Laps:
 
 
 class _DifferentError(Exception):
-    """No loop runs this."""
+    """The steps cannot be run by a loop."""
 
 
 def laps_in(
@@ -68,7 +68,7 @@ def laps_in(
     last_use: Mapping[Value, int],
     lifted: Collection[Value],
 ) -> Laps | None:
-    """The steps that a loop can run, if there are enough of them.
+    """Return the steps that a loop can run, if there are enough of them; else None.
 
     Args:
         steps: of a graph.
@@ -95,7 +95,7 @@ def laps_in(
 
 
 def _periods(ops: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where an op stands first of several times at equal distances, and that distance; seldom ones are tried first."""
+    """Yield first positions and distances of ops that recur at equal distances; rare ops come first."""
     places: dict[int, list[int]] = {}
     for position, op in enumerate(ops):
         places.setdefault(op, []).append(position)
@@ -109,7 +109,7 @@ def _periods(ops: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 class _Search:
-    """Looks whether laps of the same ops are the same."""
+    """A check whether iterations of the same ops are the same."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Search:
         self._lifted: dict[Value, Value] = {}
 
     def found(self, first: int, length: int, laps: int) -> Laps:
-        """The laps but for the first and the last.
+        """Return the iterations except the first and the last.
 
         Raises:
             _DifferentError: they are not alike.
@@ -144,7 +144,7 @@ class _Search:
         return Laps(first + length, length, laps - 2, rows, before, behind)
 
     def _places(self, begin: int, end: int) -> dict[Value, int]:
-        """By value: which output of which step it is, as one number."""
+        """Return the output of a step that each value is, as one number."""
         found: dict[Value, int] = {}
         for position in range(begin, end):
             node = self._steps[position]
@@ -158,7 +158,7 @@ class _Search:
         return found
 
     def _names(self, first: int, start: int, length: int) -> dict[Value, Value]:
-        """For the values of a lap, those of the first one."""
+        """Return for each value of an iteration its counterpart in the first one."""
         found: dict[Value, Value] = {}
         for position in range(length):
             own, like = self._steps[start + position], self._steps[first + position]
@@ -171,7 +171,7 @@ class _Search:
         return found
 
     def _compare(self, position: int, further: int) -> None:
-        """A step of the second lap, and the one that is ``further`` steps behind it: both do the same in their laps."""
+        """Check that a step of the second iteration does the same as the step ``further`` steps after it."""
         node, other = self._steps[position], self._steps[position + further]
         assert isinstance(node, Node)
         assert isinstance(other, Node)

@@ -33,7 +33,7 @@ _MOST_SIZES = 1024  # combinations of sizes that are remembered for one answer
 
 
 def answers_of(memo: Any) -> dict[Any, Any] | None:
-    """The dictionary in which a memo keeps its answers, by its own keys; None where it is not found."""
+    """Return the dictionary in which a cached function keeps its answers, by its own keys; None if it is not found."""
     found = gc.get_referents(memo)  # in CPython, the dictionary comes before the function; answers may be dictionaries
     inner = getattr(memo, "__wrapped__", None)
     kept = [one for one, other in pairwise(found) if type(one) is dict and other is inner and one is not memo.__dict__]
@@ -42,18 +42,18 @@ def answers_of(memo: Any) -> dict[Any, Any] | None:
 
 @attrs.frozen
 class TensorAnswer:
-    """Stands for a tensor in an answer."""
+    """A placeholder for a tensor in an answer."""
 
 
 class SizeAnswer(tuple[Any, ...]):
-    """Stands for a ``torch.Size``, which holds no terms."""
+    """A placeholder for a ``torch.Size``, which holds no terms."""
 
     __slots__ = ()
 
 
 @attrs.frozen
 class SizeLeaf:
-    """Where a symbol is read: the leaf of a call, and a dimension of it; None for a leaf that is an integer."""
+    """The leaf of a call, and its dimension, that a symbol is read from; ``dim`` is None for an integer leaf."""
 
     position: int
     dim: int | None
@@ -168,11 +168,11 @@ class MemoAnswer:
         return id(self), "a memo"
 
     def read(self) -> Any:
-        """Nothing: the answer is not read as a variable."""
+        """Return ``NOTHING``: the answer is not read as a variable."""
         return NOTHING
 
     def write(self, value: Any) -> None:
-        """Fill the memo as eager would have, for these values of the symbols.
+        """Fill the cache as eager would have, for these values of the symbols.
 
         Raises:
             InternalError: the function answers something else than the program computed.
@@ -197,7 +197,7 @@ class MemoAnswer:
 
 
 def key_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The key under which a memo keeps the answer for these arguments."""
+    """Return the key under which a cached function keeps the answer for these arguments."""
     if not kwargs:
         return args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
     return (*args, _mark(), *(each for pair in kwargs.items() for each in pair))
@@ -205,7 +205,7 @@ def key_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _mark() -> Any:
-    """The object that stands between positional and keyword arguments in the keys of all memos."""
+    """Return the object between positional and keyword arguments in the keys of all ``lru_cache`` functions."""
     probe = functools.lru_cache(None)(lambda **names: None)
     probe(a=1)
     (key,) = answers_of(probe) or {}
@@ -213,7 +213,7 @@ def _mark() -> Any:
 
 
 def _concrete(value: Any, numbers: Mapping[str, int]) -> Any:
-    """A value with plain numbers for the terms in it."""
+    """Replace the terms in a value by plain numbers."""
     kind = type(value)
     if kind is Term:
         found = fold.evaluate(value, numbers)
@@ -244,7 +244,7 @@ def agrees(found: Any, expected: Any) -> bool:
 
 
 def _same_parts(one: Any, other: Any) -> bool:
-    """``agrees`` for what holds terms, which compare by identity."""
+    """Compare as ``agrees`` does values that hold terms, which compare by identity."""
     if type(one) is FloatTerm:
         return type(other) is FloatTerm and one == other
     if type(one) is SizeLeaf:
@@ -257,7 +257,7 @@ def _same_parts(one: Any, other: Any) -> bool:
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors in an answer."""
+    """Return the tensors in an answer."""
     if isinstance(value, torch.Tensor):
         return [value]
     items = value.values() if type(value) is dict else value if type(value) in CONTAINERS else ()
@@ -274,11 +274,11 @@ def given_to_a_program(memo: Any, answer: Any) -> None:
 _given = WeakTensorKeyDictionary()
 """The tensors in answers that traced programs got."""
 _hits: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-"""How many hits of each memo gave nobody a tensor that is not among ``_given``."""
+"""For each cached function, the number of hits that returned no tensor but those of ``_given``."""
 
 
 def _answered(memo: Any, found: _Concrete) -> Any:
-    """The answer that a memo keeps, for a question: counted as a hit of ours, and as the latest one used."""
+    """Return the stored answer to a question: it counts as a hit of ours, and as the most recently used."""
     before = memo.cache_info().hits
     answer = memo(*found.args, **found.kwargs)
     _hits[memo] = _hits.get(memo, 0) + memo.cache_info().hits - before
@@ -286,7 +286,7 @@ def _answered(memo: Any, found: _Concrete) -> Any:
 
 
 def _given_to_others(memo: Any) -> tuple[int, int]:
-    """How many answers a memo gave from what it keeps, but for questions of ours; this starts anew when it is cleared.
+    """Return the number of cached answers that others got since the cache was cleared, and the number of clearings.
 
     The second number tells one start from another.
     """

@@ -1,4 +1,4 @@
-"""The text of an assertion, as the program would make it: with places for the numbers that only a run knows."""
+"""The text of an assertion, with places for numbers that are known only at run time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MARK = re.compile(f"{_BEGIN}([0-9]+){_END}")
 
 @attrs.frozen
 class Place:
-    """Where a number stands in a text: its term, and how it is formatted."""
+    """A number in a text: its term, and its format."""
 
     term: Term | FloatTerm = attrs.field(eq=lambda term: id(term) if isinstance(term, Term) else term)
     spec: str = ""
 
     def text(self, values: Mapping[str, int]) -> str:
-        """The number for these values of symbols."""
+        """Return the number for these values of symbols."""
         if isinstance(self.term, FloatTerm):
             return format(self.term.evaluate(values, values), self.spec)
         return format(fold.evaluate(self.term, values), self.spec)
@@ -42,7 +42,7 @@ class Message:
     parts: tuple[str | Place, ...] = ()
 
     def text(self, values: Mapping[str, int]) -> str:
-        """The text for these values of symbols (unbacked floats among them)."""
+        """Return the text for these values of symbols (unbacked floats among them)."""
         return "".join(part if isinstance(part, str) else part.text(values) for part in self.parts)
 
     def __str__(self) -> str:
@@ -65,18 +65,18 @@ class Message:
 
 
 class Places:
-    """Hands out marks for numbers while a text is made, and finds them in it again."""
+    """The marks that stand for numbers while a text is made."""
 
     def __init__(self) -> None:
         self._places: list[Place] = []
 
     def mark(self, term: Term | FloatTerm, spec: str = "") -> str:
-        """What stands for a number in the text."""
+        """Return a mark to put into a text in place of a number."""
         self._places.append(Place(term, spec))
         return f"{_BEGIN}{len(self._places) - 1}{_END}"
 
     def message(self, text: str) -> Message:
-        """The text with its places; nothing where the program cut a mark to pieces."""
+        """Return the text with its places; an empty message if the program cut a mark to pieces."""
         parts: Sequence[str] = _MARK.split(text)  # text, number, text, number, ..., text
         if any(_BEGIN in part or _END in part for part in parts[::2]):
             return Message()

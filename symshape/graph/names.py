@@ -1,4 +1,4 @@
-"""The names of the symbols in what a graph is made of: numbers, metadata, steps."""
+"""The names of the symbols in the parts of a graph: numbers, metadata, steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["names_in", "names_of_spec", "names_of_step"]
 
 
 def names_in(numbers: Iterable[Any]) -> set[str]:
-    """The symbols, of integers and of floats, in terms, in what stands for one, and in float terms."""
+    """Return the symbols, of integers and of floats, in terms, symbolic numbers and float terms."""
     found: set[str] = set()
     for each in numbers:
         number = each if isinstance(each, (Term, FloatTerm, int)) else getattr(each, "term", None)
@@ -26,12 +26,12 @@ def names_in(numbers: Iterable[Any]) -> set[str]:
 
 
 def names_of_spec(spec: TensorSpec) -> set[str]:
-    """The symbols in the sizes, the strides and the storage offset of a tensor."""
+    """Return the symbols in the sizes, the strides and the storage offset of a tensor."""
     return names_in((*spec.sizes, *spec.strides, spec.storage_offset))
 
 
 def names_of_step(step: Step) -> set[str]:
-    """The symbols that a step needs to run: in its numbers; for an assertion, those of its text, too."""
+    """Return the symbols that a step needs to run: in its numbers and, for an assertion, in its text."""
     if isinstance(step, Assertion):
         return {symbol.name for symbol in step.guard.term.symbols} | step.message.names()
     return names_in(step.numbers)

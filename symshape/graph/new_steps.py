@@ -1,4 +1,4 @@
-"""The steps of a trace that have not been looked at: for what follows a trace while it grows, each step once."""
+"""A cursor over the steps of a growing trace, for observers that look at each step once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from symshape.graph.steps import Node, Step
 
 
 class NewSteps:
-    """What has come to a trace's steps since the last look.
+    """The nodes that were added to a trace since the last look.
 
     An op's node is put before the assertions that its rule made, so that those at the end are not looked at yet.
 
@@ -22,7 +22,7 @@ class NewSteps:
         self._last: Step | None = None
 
     def nodes(self) -> list[Node]:
-        """The new nodes, in order.
+        """Return the new nodes, in order.
 
         Raises:
             AssertionError: a step was put before one that was looked at.

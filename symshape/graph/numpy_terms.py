@@ -1,7 +1,7 @@
-"""Floats of NumPy's among the formulas of floats: ``numpy.sqrt(n)`` is no ``float``, and rounds as NumPy does.
+"""NumPy floats in float formulas: ``numpy.sqrt(n)`` is no ``float``, and rounds as NumPy does.
 
-A formula with such a number in it is computed with NumPy's own numbers, so that what comes of it is of NumPy's class
-wherever it is in eager: ``numpy.float64(a) * b`` is, ``float(numpy.float64(a))`` is not.
+A formula with such a number is computed with NumPy's own numbers. So its result is a NumPy float exactly where it is
+one in eager: ``numpy.float64(a) * b`` is one, ``float(numpy.float64(a))`` is not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _Numpy:
-    """The module, which is there where a program has used it; nothing here needs it."""
+    """A proxy of the module ``numpy``, which a program that uses NumPy has imported; nothing here imports it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.modules["numpy"], name)
@@ -22,7 +22,7 @@ NUMPY = _Numpy()
 
 
 def _quiet(name: str) -> Callable[..., Any]:
-    """A function of NumPy's, without its warnings: those come when the graph runs."""
+    """Return a NumPy function without warnings: generated code gives them when the graph runs."""
 
     def compute(*args: Any) -> Any:
         with NUMPY.errstate(all="ignore"):
@@ -37,12 +37,12 @@ def _power(a: Any, b: Any) -> Any:
 
 
 ALIKE = ("sqrt", "log", "log2", "log10", "log1p", "exp", "expm1", "sin", "cos", "tanh")
-"""What NumPy computes of one float."""
+"""NumPy's functions of one float."""
 FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     "np_float": (_quiet("float64"), "numpy.float64({0})"),
     "np_pow": (_power, "({0} ** {1})"),
     **{f"np_{name}": (_quiet(name), f"numpy.{name}({{0}})") for name in ALIKE},
 }
-"""As those of ``float_terms``."""
+"""The operations on NumPy floats, as in ``float_terms.FUNCTIONS``."""
 KEEPING = ("add", "sub", "mul", "truediv", "mod", "neg", "abs", "round", "max", "min")
-"""Operations of which the result is NumPy's if an operand is."""
+"""Operations whose result is a NumPy float if an operand is one."""

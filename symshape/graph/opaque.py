@@ -1,8 +1,8 @@
-"""A call of something that is no ATen operator: run as it is, its results known from elsewhere.
+"""Calls of callables that are no ATen operators: run unchanged, with results that are known from elsewhere.
 
-Higher-order operators (``cond``, ``while_loop``, ``flex_attention`` …) take whole graphs as arguments.  Where a graph
-is taken over from Dynamo, what they return is known beforehand, so such a call can stand in a graph of ours like an
-operator: runners and rules that look at operators find one that they know nothing of, and leave it alone.
+Higher-order operators (``cond``, ``while_loop``, ``flex_attention`` …) take whole graphs as arguments. In a graph from
+Dynamo the metadata of their results is known, so such a call stands in our graph like an operator. Runners and rules
+that look at operators know nothing of it, and do not change it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from symshape.torch_internals import pytree
 
 @attrs.frozen
 class OpaqueSchema:
-    """As much of an operator's schema as can be said: its name; that it writes to no argument, and gives no view."""
+    """The known part of such a call's schema: its name; that it writes to no argument, and returns no view."""
 
     name: str
     is_mutable: bool = False
@@ -29,11 +29,11 @@ class OpaqueSchema:
 
 
 Path = tuple[Any, ...]
-"""Where something is in what a call returns: one index or key after the other."""
+"""The path to a value in the result of a call: one index or key after the other."""
 
 
 class OpaqueCall:
-    """Calls ``target`` on the leaves of its arguments, and answers parts of what it returns.
+    """A call of ``target`` on the leaves of its arguments, which returns parts of the result.
 
     Args:
         target: what is called.
@@ -56,7 +56,7 @@ class OpaqueCall:
         self._name = self._schema.name
 
     def __call__(self, *leaves: Any) -> list[Any]:
-        """The parts of the result."""
+        """Call the target; return parts of its result."""
         args, kwargs = pytree.tree_unflatten(leaves, self._tree)
         result = self._target(*args, **kwargs)
         return [reduce(getitem, path, result) for path in self._picked]
@@ -66,7 +66,7 @@ class OpaqueCall:
 
 
 class LiveCall(OpaqueCall):
-    """A call that tells autograd something: of an ``autograd.Function`` of the program's, of ``requires_grad_()``.
+    """A call that autograd must see: of a user's ``autograd.Function``, of ``requires_grad_()``.
 
     It has to run where gradients are recorded, with the real tensors: no compiler takes it.
 
@@ -96,7 +96,7 @@ class LiveCall(OpaqueCall):
         self._sizes = sizes
 
     def __call__(self, *leaves: Any) -> list[Any]:
-        """The parts of the result."""
+        """Call the target; return parts of its result."""
         if self._sizes:
             leaves = tuple(torch.Size(each) if i in self._sizes else each for i, each in enumerate(leaves))
         return super().__call__(*leaves)

@@ -1,4 +1,4 @@
-"""A traced function, ready to be checked, explained and run: its graph, its guards, and where its integers are read."""
+"""A traced function, ready to be checked, explained and run: its graph, its guards, and the sources of its integers."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from symshape.graph.graph import Graph
 
 
 class State(Protocol):
-    """What a program read besides its arguments, as :mod:`symshape.tracing.state` finds it."""
+    """The values that a program read besides its arguments, as :mod:`symshape.tracing.state` records them."""
 
     @property
     def empty(self) -> bool:
-        """Whether the function reads nothing that can change."""
+        """Return whether the function reads nothing that can change."""
 
     def unchanged(self) -> bool:
-        """Whether every place still holds what it held when the program was traced."""
+        """Return whether every place still holds its value from the time of the trace."""
 
     def make_ready(self) -> None:
-        """Makes what compares the places, unless it was asked before."""
+        """Generate the comparison of the places, unless it exists."""
 
     def covers(self, other: Any) -> bool:
-        """Whether this state compares everything that another one compares."""
+        """Return whether this state compares everything that another one compares."""
 
     def and_(self, other: Any) -> Any:
-        """What either compares."""
+        """Return the state that compares what either compares."""
 
     def changes(self) -> list[str]:
-        """What is different now, for people."""
+        """Return the differences from the time of the trace, in words."""
 
 
 @attrs.frozen
@@ -78,7 +78,7 @@ class Symbol:
 
     @property
     def backed(self) -> bool:
-        """Whether the symbol has a hint."""
+        """True if the symbol has a hint."""
         return self.hint is not None
 
 
@@ -97,7 +97,7 @@ def given_name(term: Term) -> str:
 
 @attrs.frozen(eq=False)
 class Slot:
-    """One integer of the call: where it is read, and what the program calls it (a constant, a symbol, a formula)."""
+    """One integer of the call: its source, and its term in the program (a constant, a symbol, a formula)."""
 
     source: Source
     term: Term
@@ -145,31 +145,31 @@ class Program:
 
     @property
     def lifted_tensors(self) -> list[torch.Tensor]:
-        """Parameters, buffers and constants, as ``run`` takes them."""
+        """The parameters, buffers and constants, as ``run`` takes them."""
         return [lifted.tensor for lifted in self.graph.lifted]
 
     @property
     def positions(self) -> dict[str, int]:
-        """Where in a call's integers each input symbol stands."""
+        """The index of each input symbol among a call's integers."""
         return symbol_positions(self.slots)
 
     @property
     def sources(self) -> dict[str, Source]:
-        """Where each symbol that is read from an argument is read."""
+        """The source of each symbol that is read from an argument."""
         return {symbol.name: symbol.sources[0] for symbol in self.symbols.values() if symbol.sources}
 
     @property
     def writes_at_its_end(self) -> bool:
-        """Whether a run is followed by writes, to places outside or to objects and containers among the arguments."""
+        """True if a run is followed by writes, to places outside or to objects and containers among the arguments."""
         return bool(self.writes) or self.given is not None or writes_records(self.graph.output_tree)
 
     def slot_guards(self) -> GuardSet:
-        """The guards over slots named ``v0, v1, …``: what the dispatch tree and the check function work on."""
+        """The guards over slots named ``v0, v1, …``, on which the dispatch tree and the check function work."""
         return slot_guards(self.slots, self.guards)
 
 
 def slot_guards(slots: Sequence[Slot], guards: GuardSet) -> GuardSet:
-    """Guards over symbols as guards over slots named ``v0, v1, …``, with what each slot has to be."""
+    """Return guards over symbols as guards over slots named ``v0, v1, …``, with the terms of the slots."""
     names = slot_names(len(slots))
     first: dict[Term, Term] = {}
     found: list[Guard] = []
@@ -188,12 +188,12 @@ def slot_guards(slots: Sequence[Slot], guards: GuardSet) -> GuardSet:
 
 
 def symbol_positions(slots: Sequence[Slot]) -> dict[str, int]:
-    """For each symbol, the first slot that holds it."""
+    """Return for each symbol the first slot that holds it."""
     return positions_among(slot.term for slot in slots)
 
 
 def positions_among(terms: Iterable[Term]) -> dict[str, int]:
-    """For each symbol, where it first stands by itself among the terms of the slots."""
+    """Return for each symbol the first of the slots' terms that is the symbol itself."""
     positions: dict[str, int] = {}
     for position, term in enumerate(terms):
         if term.op is Op.SYMBOL:
@@ -202,10 +202,10 @@ def positions_among(terms: Iterable[Term]) -> dict[str, int]:
 
 
 def slot_names(number: int) -> tuple[str, ...]:
-    """The names of the slots."""
+    """Return the names of the slots."""
     return tuple(f"v{position}" for position in range(number))
 
 
 def limits_of(source: Source) -> tuple[int | None, int | None]:
-    """The range of what a source can read: any integer for an integer argument and a stride, else a size."""
+    """Return the range of a source: any integer for an integer argument or a stride, else a size."""
     return (None, None) if isinstance(source, IntArg) else (0, None)

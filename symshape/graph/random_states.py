@@ -1,4 +1,4 @@
-"""States of random generators that attention answers for its backward, which draws the same numbers from them again."""
+"""The generator states that attention returns, from which its backward draws the same numbers again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NAMES = frozenset({"philox_seed", "philox_offset", "rng_state", "unused"})
 
 
 def idle_random_states(nodes: Iterable[Node]) -> frozenset[Value]:
-    """The values among the results of these nodes that a backward takes and does not look at, wherever they lie.
+    """Return the generator states among the results of attention nodes that drew nothing: no backward reads them.
 
-    (On CUDA they lie on the CPU, but on the device where a graph is captured.)
+    (On CUDA they are on the CPU, but on the device where a graph is captured.)
     """
     found: list[Value] = []
     for node in nodes:
@@ -26,10 +26,10 @@ def idle_random_states(nodes: Iterable[Node]) -> frozenset[Value]:
 
 
 def keeps_random_state_on_host(node: Node) -> bool:
-    """Whether a node's random state lies on the CPU, but on the device where the node is captured.
+    """Return whether a node's random state is on the CPU, unless the node is captured: then it is on the device.
 
-    The memory-efficient kernel and its backward, where they drop something: one reads as a pointer what the other left
-    as a number, unless both are captured or neither is.
+    This holds for the memory-efficient kernel and its backward with dropout. One reads as a pointer what the other
+    stored as a number, unless both are captured or neither is.
     """
     schema = getattr(node.op, "_schema", None)
     if schema is None or "efficient_attention" not in schema.name or not drops(node):

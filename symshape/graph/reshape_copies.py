@@ -1,10 +1,10 @@
-"""Questions that matter only if somebody looks: whether ``reshape`` copied or made a view.
+"""Copies by ``reshape``: whether it copied or made a view is asked only where the difference can be seen.
 
-Eager's ``reshape`` of a tensor that does not lie densely in memory copies, unless sizes of 0 or 1 (or sizes that happen
-to be equal) allow a view.  The values are the same.  So the question is asked at the end of the trace, and only where
-the difference can be seen: the result leaves the program, one of the two is written to later, or the program reads how
-it lies in memory.  Where nothing but a result that is laid out like it leaves the program (as ``x + 1`` lies like
-``x``), nobody needs to know beforehand: the graph calls ``reshape`` itself, if it makes no views that hang on that.
+Eager's ``reshape`` of a tensor that is not dense in memory copies, unless sizes of 0 or 1 (or sizes that happen to be
+equal) allow a view. The values are the same. So the question is asked at the end of the trace, and only in these cases:
+the result is returned, one of the two is written to later, or the program reads its strides. If only a result with the
+same layout is returned (as ``x + 1`` has the layout of ``x``), no answer is needed: the graph calls ``reshape`` itself,
+unless it makes views that depend on the strides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _aten = torch.ops.aten
 
 @attrs.frozen(eq=False)
 class Copied:
-    """One copy that could have been a view: at which step, of what, into what, and how to ask."""
+    """A copy that could have been a view: its step, source and result, and the question."""
 
     step: int
     source: Value
@@ -41,11 +41,11 @@ LAYS_OUT_AFRESH = frozenset(
         *("native_layer_norm", "_scaled_dot_product_flash_attention_for_cpu", "tril_indices", "triu_indices"),
     )
 )
-"""Ops whose results are contiguous, however their arguments lie in memory."""
+"""Ops whose results are contiguous for any layout of their arguments."""
 _AS_IT_LIES = frozenset(
     f"aten::{name}" for name in ("view", "_unsafe_view", "_reshape_alias", "as_strided", "view_as_complex")
 )
-"""Ops of which the strides of their argument decide whether they can be done, or what they do."""
+"""Ops whose effect, or success, depends on the strides of their argument."""
 
 
 def settle(
@@ -55,7 +55,7 @@ def settle(
     looked_at: Collection[Value] = (),
     given: Collection[Value] = (),
 ) -> None:
-    """Ask where the answer can be seen; the answers become guards.  Where only strides can be seen, change ``steps``.
+    """Ask where the answer can be seen; the answers become guards. Where only strides can be seen, change ``steps``.
 
     Args:
         copies: reshapes that copied in this call.
@@ -107,7 +107,7 @@ def _memory(value: Value, outside: Collection[int]) -> int:
 
 
 def _written_through(copied: Copied, steps: Sequence[Step], shown: Collection[int], outside: Collection[int]) -> bool:
-    """Return whether one of the two is written to and the other one, which sees that if it is a view, is read later."""
+    """Return whether the source or the copy is written to, and the other one is read later or is visible outside."""
     made = {id(value.storage) for step in steps if isinstance(step, Node) for value in step.outputs if value}
     behind = [step for step in steps[copied.step :] if isinstance(step, Node)]
     for one, other in ((copied.source, copied.copy), (copied.copy, copied.source)):
@@ -123,7 +123,7 @@ def _written_through(copied: Copied, steps: Sequence[Step], shown: Collection[in
 
 
 def _reshape(copied: Copied, steps: list[Step]) -> None:
-    """Makes the graph call ``reshape`` for the view of the copy (which is dead code then)."""
+    """Replace the view of the copy by a call of ``reshape``; the copy is dead code then."""
     for position in range(copied.step - 1, -1, -1):
         step = steps[position]
         if isinstance(step, Node) and copied.copy in step.outputs:
@@ -132,7 +132,7 @@ def _reshape(copied: Copied, steps: list[Step]) -> None:
 
 
 def _viewed(steps: Sequence[Step]) -> set[Value]:
-    """The values of which the program makes views that hang on how they lie in memory."""
+    """Return the values of which the program makes views that depend on their strides."""
     return {
         value
         for step in steps
@@ -142,16 +142,16 @@ def _viewed(steps: Sequence[Step]) -> set[Value]:
 
 
 def _copies_densely(node: Node) -> bool:
-    """Whether views can be made of the result, whether that stays a copy or becomes a call of ``reshape``."""
+    """Return whether a node is a contiguous clone: its result allows views, as a copy and as a ``reshape``."""
     return node.op is _aten.clone.default and node.kwargs.get("memory_format") is torch.contiguous_format
 
 
 def _laying_out(
     values: Collection[Value], steps: Sequence[Step], also: Callable[[Node], bool] = lambda node: False
 ) -> set[Value]:
-    """The values, and all from whose strides their strides may follow: one walk from the end.
+    """Return the values, and all values whose strides theirs may follow from: one walk from the end.
 
-    ``also`` tells of more steps whose results do not hang on their arguments' strides.
+    ``also`` names further steps whose results do not depend on their arguments' strides.
     """
     found = set(values)
     for step in reversed(steps) if found else ():

@@ -1,8 +1,8 @@
-"""Steps as the quickest calls that do the same: what generated code says in place of the operators of a graph.
+"""Fast calls: the quickest Python calls with the effect of a graph's operators, for generated code.
 
-A trace has what torch's own functions are made of: ``linear`` of three dimensions is a transposition, a view, a product
-and another view.  A call from Python takes a microsecond, so the steps are one call again where nothing else reads what
-lies between them, and where torch is sure to do by it what the steps do.
+A trace holds the decomposition of torch's functions: ``linear`` of three dimensions is a transposition, a view, a
+product and another view. Each call from Python takes a microsecond. So such steps become one call again, if nothing
+else reads the values between them, and if torch certainly does the same in that call.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _FORMS = (
     (_T, _ADDMM),
     (_T, _MM),
 )
-"""What ``linear`` is made of, with sizes of its argument folded and not, without and with a bias."""
+"""The decompositions of ``linear``, with and without folded sizes of its argument, without and with a bias."""
 _DEVICES = ("cpu", "cuda")  # others have a kernel of their own for it
 _INDEX = _aten.index.Tensor
 _UNPACKED = (_VIEW, _aten.expand.default)
@@ -82,7 +82,7 @@ _MOST_CHECKED = 1024  # sizes of one call of an op
 
 @attrs.frozen(eq=False)
 class Spelling:
-    """One call that does what one or several steps do.
+    """One call with the effect of one or several steps.
 
     Attributes:
         function: what is called.
@@ -100,7 +100,7 @@ class Spelling:
 
 
 def spellings(steps: Sequence[Step], last_use: Mapping[Value, int], laps: Laps | None) -> dict[int, Spelling]:
-    """The other calls for steps of a graph, by the first of them; in a loop those that are right in every lap.
+    """Return fast calls for steps of a graph, by the first step; in a loop those that are right in every iteration.
 
     Args:
         steps: of a graph.
@@ -134,7 +134,7 @@ def _spelled(
 
 
 def _alike(one: Spelling, other: Spelling) -> bool:
-    """Whether two do the same but for the tensors that they are given."""
+    """Return whether two calls are the same except for their tensors."""
     same = one.function is other.function and one.length == other.length and len(one.given) == len(other.given)
     pairs = zip(one.given, other.given, strict=False)
     return same and all(
@@ -143,7 +143,7 @@ def _alike(one: Spelling, other: Spelling) -> bool:
 
 
 def _linear_at(steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Value, int]) -> Spelling | None:
-    """The call of ``linear`` that the steps from ``begin`` on are, if they are one before ``end``."""
+    """Return the call of ``linear`` that the steps from ``begin`` on amount to, if they do and end before ``end``."""
     first = steps[begin]
     if not isinstance(first, Node) or (first.op is not _T and first.op is not _VIEW):
         return None
@@ -182,7 +182,7 @@ def _linear(nodes: Sequence[Node]) -> Spelling | None:
 
 
 def _folds(x: Value, weight: Value, left: Value, output: Value, has_bias: bool) -> bool:
-    """Whether ``linear`` is sure to fold ``x`` to ``left``: as it lies in memory it does, and for nothing else else."""
+    """Return whether ``linear`` is certain to fold ``x`` to ``left``, by the layout and the sizes of ``x``."""
     last = x.spec.sizes[-1] if x.spec.dim else 0
     if x.spec.dim < 3 or (has_bias and x.spec.dim > 3) or not x.spec.canonical():
         return False
@@ -192,7 +192,7 @@ def _folds(x: Value, weight: Value, left: Value, output: Value, has_bias: bool) 
 
 
 def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether sizes are written alike; nobody is asked."""
+    """Return whether sizes are the same terms; asks nothing."""
     terms = [[getattr(each, "term", each) for each in some] for some in (sizes, others)]
     if len(sizes) != len(others):
         return False
@@ -200,7 +200,7 @@ def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def bound(op: Any) -> Callable[..., Any]:
-    """What does the same as an op, the op itself where nothing is quicker."""
+    """Return the quickest callable with the effect of an op: a Python binding, or the op itself."""
     found = _BOUND.get(id(op))
     function: Callable[..., Any] = op if found is None else found[1]
     return function
@@ -243,7 +243,7 @@ def warns_of_bytes(node: Node) -> bool:
 
 
 def unpacked(node: Node) -> Sequence[Any]:
-    """The arguments of a node by position: sizes one by one where that is quicker."""
+    """Return the arguments of a node by position, with sizes one by one where that is quicker."""
     args = node.args
     if node.op in _UNPACKED and len(args) == 2 and args[1] and not node.kwargs:
         return (args[0], *args[1])
@@ -251,7 +251,7 @@ def unpacked(node: Node) -> Sequence[Any]:
 
 
 def _respelled(node: Node) -> Spelling | None:
-    """A quicker call for a step that is plain enough; None where there is none."""
+    """Return a quicker call for a step; None if there is none."""
     given = node.args[0] if node.args else None
     if type(given) is not Value or not node.outputs or node.outputs[0] is None or node.bindings or node.untracked:
         return None
@@ -263,14 +263,14 @@ def _respelled(node: Node) -> Spelling | None:
 
 
 def _converted(node: Node, given: Value, output: Value) -> Spelling | None:
-    """``to``, where it copies: to another dtype."""
+    """Return a call of ``to`` that copies to another dtype."""
     dtype = node.kwargs.get("dtype")
     plain = len(node.args) == 1 and len(node.kwargs) == 1 and isinstance(dtype, torch.dtype)
     return Spelling(torch.Tensor.to, (given, dtype), output) if plain and dtype is not given.spec.dtype else None
 
 
 def _narrowed(node: Node, given: Value, output: Value) -> Spelling | None:
-    """``narrow``, where a slice has a length that is known beforehand and so is not cut short."""
+    """Return a call of ``narrow``, if a slice has a known length and so is not cut short."""
     left_out: Sequence[Any] = (0, None, None, 1)[len(node.args) - 1 :]
     dim, start, _, step = (*node.args[1:], *left_out)
     start = 0 if start is None else start

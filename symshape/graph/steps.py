@@ -1,4 +1,4 @@
-"""What a graph is made of: values, nodes, bindings of unbacked symbols, run-time assertions; and walks over them."""
+"""The parts of a graph: values, nodes, bindings of unbacked symbols, run-time assertions; and walks over them."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ class Lifted:
 
 @attrs.frozen(eq=False)
 class Binding:
-    """Where an unbacked symbol gets its value: ``kind`` of ``size`` (of output ``output``, dimension ``dim``),
-    ``item`` (an integer result), ``bool`` or ``float``.
+    """The source of an unbacked symbol's value.
+
+    ``kind`` is ``size`` (of output ``output``, dimension ``dim``), ``item`` (an integer result), ``bool`` or ``float``.
     """
 
     symbol: str
@@ -125,7 +126,7 @@ class Node:
         self.reads, self.numbers = tuple(reads), tuple(numbers) if numbers else ()
 
     def again(self, args: tuple[Any, ...], reads: tuple[Value, ...], location: Location | None) -> Node:
-        """The same call on other values, as yet without outputs: ``reads`` are those in ``args``, in order."""
+        """Return the same call on other values, as yet without outputs: ``reads`` are those in ``args``, in order."""
         made: Node = object.__new__(Node)
         made.op, made.args, made.kwargs, made.outputs, made.single = self.op, args, self.kwargs, (), self.single
         made.bindings, made.grad, made.inference, made.untracked = self.bindings, self.grad, self.inference, False
@@ -155,13 +156,13 @@ Step = Node | Assertion
 
 
 def arguments_by_name(node: Node) -> dict[str, Any]:
-    """What an op is given, by the names in its schema."""
+    """Return the arguments of an op, by the names in its schema."""
     names = [argument.name for argument in node.op._schema.arguments]
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
 
 def drops(node: Node) -> bool | None:
-    """Whether a node may drop something; None where its op has no such argument."""
+    """Return whether a node's dropout may drop something; None if its op has no such argument."""
     names = {argument.name for argument in node.op._schema.arguments} & {"dropout_p", "dropout"}
     if not names:
         return None
@@ -170,8 +171,9 @@ def drops(node: Node) -> bool | None:
 
 
 def draws_random_numbers(node: Node) -> bool:
-    """Whether a node advances the random state: by its tag, unless all it would draw for is a dropout of 0, or one that
-    is for training only.
+    """Return whether a node advances the random state.
+
+    Its tag says so, unless its dropout is 0, or is for training only.
     """
     if torch.Tag.nondeterministic_seeded not in node.op.tags:
         return False
@@ -186,7 +188,7 @@ BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "at
 
 @attrs.frozen(eq=False)
 class _Writes:
-    """What an op writes to: the positions and names of arguments; whether running statistics besides."""
+    """The arguments that an op writes to, by position and name; and whether it writes running statistics."""
 
     op: Any  # kept alive: it is known by its id (hashing an overload runs Python code)
     arguments: tuple[tuple[int, str], ...]
@@ -207,13 +209,13 @@ def _writes_of(op: Any) -> _Writes:
 
 
 def writes_nothing(node: Node) -> bool:
-    """Whether a node writes to no value, whatever its arguments are."""
+    """Return whether a node writes to no value, for any arguments."""
     found = _writes.get(id(node.op)) or _writes_of(node.op)
     return not found.arguments and not found.of_batch_norm
 
 
 def written_values(node: Node) -> Iterator[Value]:
-    """The values that a node writes to, by its schema (and batch norm's running statistics)."""
+    """Return the values that a node writes to, by its schema (and batch norm's running statistics)."""
     writes = _writes.get(id(node.op)) or _writes_of(node.op)
     if writes.of_batch_norm and node.args[5] is not False:  # not False: training
         yield from (value for value in node.args[3:5] if isinstance(value, Value))
@@ -222,7 +224,7 @@ def written_values(node: Node) -> Iterator[Value]:
 
 
 def _sort_out(args: Iterable[Any], values: list[Value], numbers: list[Term | FloatTerm]) -> None:
-    """Appends the values, and the terms and float terms, in arguments however nested."""
+    """Append the values, and the terms and float terms, in nested arguments."""
     for arg in args:
         kind = type(arg)
         if kind is Value:
@@ -236,7 +238,7 @@ def _sort_out(args: Iterable[Any], values: list[Value], numbers: list[Term | Flo
 
 
 def values_in(arg: Any) -> Iterator[Value]:
-    """The values in an argument, however nested."""
+    """Return the values in a nested argument."""
     if type(arg) is Value:
         yield arg
     elif isinstance(arg, (tuple, list)):
@@ -248,7 +250,7 @@ def values_in(arg: Any) -> Iterator[Value]:
 
 
 def map_argument(arg: Any, leaf: Callable[[Any], Any]) -> Any:
-    """``arg`` with ``leaf`` applied to every Value, Term and FloatTerm in it."""
+    """Return ``arg`` with ``leaf`` applied to every Value, Term and FloatTerm in it."""
     if type(arg) is Value or type(arg) is Term or type(arg) is FloatTerm:
         return leaf(arg)
     if isinstance(arg, (tuple, list)):
@@ -257,9 +259,9 @@ def map_argument(arg: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def moves_nothing(node: Node) -> bool:
-    """Whether a node that changes the metadata of a value in place changes but strides of dimensions of one element.
+    """Return whether a node that changes metadata in place changes strides of dimensions of size 1 at most.
 
-    So pools of images in ``channels_last`` end, which make one element of each image.
+    Poolings of images in ``channels_last`` to one element end with such a node.
     """
     if node.leaves is None:
         return False
@@ -271,7 +273,7 @@ def moves_nothing(node: Node) -> bool:
 
 
 def drawn_from(node: Step) -> torch.Generator | None:
-    """The generator of the CPU that a node draws from; None for those of other devices."""
+    """Return the CPU generator that a node draws from; None for generators of other devices."""
     assert isinstance(node, Node)
     given = [each for each in (*node.args, *node.kwargs.values()) if isinstance(each, torch.Generator)]
     tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output

@@ -1,6 +1,6 @@
-"""A graph of plain ops run node by node: for the two or three runs before a CUDA graph is captured.
+"""An interpreter of graphs of plain ops, for the two or three runs before a CUDA graph is captured.
 
-Making a function of it (:mod:`symshape.graph.codegen`) takes 8 ms for a Llama of six layers, for those runs alone.
+Compiling a function (:mod:`symshape.graph.codegen`) takes 8 ms for a Llama of six layers, for those runs alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["stepwise"]
 
 
 def stepwise(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
-    """What runs a graph on its inputs; tensors go after their last use.
+    """Return a function that runs a graph node by node; tensors are freed after their last use.
 
     Raises:
         ValueError: it has symbolic sizes, assertions or modes inside.
@@ -50,7 +50,7 @@ def stepwise(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def _dying(steps: Sequence[Node], kept: set[Value]) -> list[list[Value]]:
-    """For each step, the values that nobody reads after it."""
+    """Return for each step the values that are dead after it."""
     last: dict[Value, int] = {}
     for number, step in enumerate(steps):
         last.update(dict.fromkeys([*step.reads, *(each for each in step.outputs if each is not None)], number))

@@ -17,7 +17,7 @@ _SHORT |= {torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int
 
 
 class Shown(Protocol):
-    """What is shown of a graph."""
+    """The parts of a graph that are shown."""
 
     @property
     def inputs(self) -> Sequence[Input]:
@@ -37,18 +37,18 @@ class Shown(Protocol):
 
 
 def describe(value: Value) -> str:
-    """A value's dtype and sizes, such as ``f32[s0, 64]``."""
+    """Return a value's dtype and sizes, such as ``f32[s0, 64]``."""
     return describe_spec(value.spec)
 
 
 def describe_spec(spec: TensorSpec, show: Callable[[Any], str] = str) -> str:
-    """A tensor's dtype and sizes, such as ``f32[s0, 64]``; ``show`` writes a size."""
+    """Return a tensor's dtype and sizes, such as ``f32[s0, 64]``; ``show`` writes a size."""
     dtype = _SHORT.get(spec.dtype, str(spec.dtype).removeprefix("torch."))
     return f"{dtype}[{', '.join(map(show, spec.sizes))}]"
 
 
 def shown_argument(arg: Any) -> str:
-    """An argument of an op: values by their names, sizes as formulas."""
+    """Return the text of an op's argument: values by their names, sizes as formulas."""
     if isinstance(arg, (list, tuple)):
         return "[" + ", ".join(shown_argument(item) for item in arg) + "]"
     if isinstance(arg, torch.nn.Module):  # a graph that a higher-order operator takes
@@ -57,7 +57,7 @@ def shown_argument(arg: Any) -> str:
 
 
 def text(graph: Shown) -> str:
-    """The graph for people: one line a step, with shapes, and the user's lines as comments where they change."""
+    """Return a graph as text: one line a step, with shapes, and the user's lines as comments where they change."""
     lines = ["inputs:"]
     lines += [f"  {each.value}: {describe(each.value)} = {each.path}" for each in graph.inputs]
     if graph.lifted:

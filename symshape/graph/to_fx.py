@@ -39,11 +39,11 @@ _FLOATS: Mapping[str, Callable[..., Any]] = {
     "min": torch.sym_min,
     **operators.sym_functions,
 }
-"""What the functions of float terms are there."""
+"""The functions of float terms in an FX graph."""
 
 
 def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.GraphModule:
-    """The program as a GraphModule.
+    """Return the program as a GraphModule.
 
     Its placeholders are the call's tensor and integer arguments, in order; lifted tensors are attributes, or further
     placeholders if asked.  Its output is the flat list of the program's outputs.
@@ -58,7 +58,7 @@ def to_fx(program: Program, *, lifted_as_inputs: bool = False) -> torch.fx.Graph
 def graph_to_fx(
     graph: Graph, paths: Sequence[str], slots: Sequence[Slot], *, lifted_as_inputs: bool = False
 ) -> torch.fx.GraphModule:
-    """A graph as a GraphModule, for calls with leaves of these paths and with these integers (see ``to_fx``)."""
+    """Return a graph as a GraphModule, for calls with leaves of these paths and with these integers (see ``to_fx``)."""
     return _Writer(graph, paths, slots, lifted_as_inputs).module()
 
 
@@ -105,7 +105,7 @@ class _Writer:
         self._symbols(readers)
 
     def _lifted(self, name: str, tensor: torch.Tensor) -> torch.fx.Node:
-        """Where a lifted tensor comes from."""
+        """Return the node of a lifted tensor: an attribute or a placeholder."""
         if self.lifted_as_inputs:
             return self.graph.placeholder(name)
         if isinstance(tensor, torch.nn.Parameter):
@@ -186,7 +186,7 @@ class _Writer:
         return result
 
     def _combine(self, term: Term, operands: list[Any]) -> Any:
-        """The node for a term whose operands are nodes or integers."""
+        """Return the node for a term whose operands are nodes or integers."""
         op = term.op
         if op is Op.CONST:
             return term.value
