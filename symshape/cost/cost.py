@@ -28,7 +28,7 @@ GROUPS: Mapping[str, Callable[[OpCost], str]] = {
     "dtype": lambda each: each.dtype,
     "family": lambda each: each.family or "unpriced",
 }
-"""What a cost can be split by."""
+"""The keys by which a cost can be split."""
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ class CostAt:
 
 
 class Cost:
-    """What a traced program costs, as formulas of its sizes.
+    """The cost of a traced program, as formulas of its sizes.
 
     Attributes:
         domain: the symbols and guards of the trace.
@@ -73,7 +73,7 @@ class Cost:
 
     @classmethod
     def of(cls, program: Program) -> Cost:
-        """The cost of a traced program."""
+        """Return the cost of a traced program."""
         hints = {each.name: each.hint for each in program.symbols.values() if each.hint is not None}
         return cls(Domain.of(program), op_costs(program.graph), hints)
 
@@ -111,7 +111,7 @@ class Cost:
 
     @property
     def unpriced(self) -> dict[str, int]:
-        """Ops whose cost no rule knows, with the number of their calls: what the formulas leave out."""
+        """Ops that no cost rule knows, with the number of their calls; the formulas leave them out."""
         found: dict[str, int] = {}
         for name in unpriced(self.ops):
             found[name] = found.get(name, 0) + 1
@@ -126,7 +126,7 @@ class Cost:
         return frozenset((*self.flops.symbols, *self.read.symbols, *self.written.symbols))
 
     def at(self, **sizes: int) -> CostAt:
-        """The cost at these sizes, by compiled formulas.
+        """Return the cost at these sizes, by compiled formulas.
 
         Raises:
             InputError: a symbol is missing or unknown, or a value is no size.
@@ -136,11 +136,11 @@ class Cost:
         return CostAt(flops, read, written, self.kernels)
 
     def only(self, keep: Callable[[OpCost], bool]) -> Cost:
-        """The cost of those ops alone that ``keep`` wants."""
+        """Return the cost of the ops that ``keep`` accepts."""
         return Cost(self.domain, filter(keep, self.ops), self.hints)
 
     def by(self, what: str) -> dict[str, Cost]:
-        """The cost split by ``op``, ``line``, ``module``, ``dtype`` or ``family``, in order of appearance.
+        """Return the cost split by ``op``, ``line``, ``module``, ``dtype`` or ``family``, in order of appearance.
 
         Raises:
             InputError: it cannot be split by that.
@@ -153,7 +153,7 @@ class Cost:
         return {name: Cost(self.domain, ops, self.hints) for name, ops in found.items()}
 
     def growth(self, symbol: str, of: str = "flops") -> Growth:
-        """How the cost (``flops``, ``read`` or ``written``) grows with one symbol, and in which ops and lines.
+        """Return the growth of a cost (``flops``, ``read`` or ``written``) with one symbol, with its ops and lines.
 
         Raises:
             InputError: there is no such symbol, or no such cost.
@@ -165,7 +165,7 @@ class Cost:
         return growth(symbol_of(symbol), formulas)
 
     def largest(self, symbol: str, *, flops: int | str, **others: int) -> int:
-        """The greatest value of ``symbol`` for which the guards hold and the operations stay within ``flops``.
+        """Return the greatest value of ``symbol`` for which the guards hold and the operations stay within ``flops``.
 
         Raises: as :func:`symshape.cost.solving.largest`.
         """
@@ -173,7 +173,7 @@ class Cost:
 
     # -- shown
     def table(self, by: str = "op", *, limit: int | None = 12, **sizes: int) -> Table:
-        """The cost split ``by`` op, line, module, dtype or family: formulas, and values at ``sizes``.
+        """Return the cost split ``by`` op, line, module, dtype or family: formulas, and values at ``sizes``.
 
         Without ``sizes`` the values are those of the example call.  The largest come first; rows beyond ``limit`` are
         added up in one.
@@ -204,7 +204,7 @@ class Cost:
         )
 
     def _point(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
-        """The sizes at which values are shown: those given, completed by the example's; None if some are unknown."""
+        """Return the sizes at which values are shown: given ones, then the example's; None if one is unknown."""
         self.domain.check_names(sizes, frozenset())
         known = {**self.hints, **sizes}
         if not self._needed <= known.keys():
@@ -212,7 +212,7 @@ class Cost:
         return {name: known[name] for name in self.domain.symbols if name in known}
 
     def notes(self) -> list[str]:
-        """What the tables leave out, and how the cost grows with each symbol: sentences."""
+        """Return sentences on the ops that are left out, and on the growth of the cost with each symbol."""
         found = [f"{self.domain.name} {self.growth(name)}" for name in self.domain.symbols]
         if self.unpriced:
             names = ", ".join(f"{name} ({count})" for name, count in self.unpriced.items())

@@ -1,4 +1,4 @@
-"""What a device can do at most, given or measured: operations a second by dtype, and bytes of memory a second.
+"""Peak rates of a device, given or measured: operations a second by dtype, and bytes of memory a second.
 
 >>> h100 = DevicePeaks("H100 SXM", {"bfloat16": 989e12, "float32": 67e12}, 3.35e12)
 >>> DevicePeaks.from_json(h100.to_json()) == h100
@@ -22,7 +22,7 @@ from symshape.errors import InputError
 
 _SAMPLES = 5
 _SECONDS = 0.02
-"""How long a sample lasts at least."""
+"""The minimum duration of a sample, in seconds."""
 
 
 def _positive(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -38,7 +38,7 @@ def _copied(rates: Mapping[str, float]) -> dict[str, float]:
 
 @attrs.frozen
 class DevicePeaks:
-    """What a device can do at most.
+    """The peak rates of a device.
 
     Attributes:
         name: the device's.
@@ -51,12 +51,12 @@ class DevicePeaks:
     bandwidth: float = attrs.field(validator=_positive)
 
     def to_json(self) -> str:
-        """The peaks as JSON."""
+        """Return the peaks as JSON."""
         return json.dumps(attrs.asdict(self))
 
     @classmethod
     def from_json(cls, text: str | Path) -> DevicePeaks:
-        """Peaks from what ``to_json`` wrote, or from a file of it.
+        """Read peaks from the JSON of ``to_json``, or from a file of it.
 
         Raises:
             InputError: it is something else.
@@ -72,7 +72,7 @@ class DevicePeaks:
 
 
 def measure_device(device: str | torch.device = "cuda", dtypes: Sequence[torch.dtype] | None = None) -> DevicePeaks:
-    """What a device reaches: products of large matrices in each dtype, and a copy of a large tensor.
+    """Measure the rates that a device reaches: products of large matrices in each dtype, and a copy of a large tensor.
 
     It takes about a second on a GPU, and allocates under 1 GB (under 100 MB on a CPU).
 
@@ -106,7 +106,7 @@ def measure_device(device: str | torch.device = "cuda", dtypes: Sequence[torch.d
 
 
 def _best(run: Callable[[], object], on_gpu: bool) -> float:
-    """The seconds of one run: the median of samples of several runs each."""
+    """Return the seconds of one run: the median of samples of several runs each."""
 
     def synchronize() -> None:
         if on_gpu:

@@ -1,4 +1,4 @@
-"""What the formulas of a trace range over: its symbols, and the guards under which the formulas hold."""
+"""The domain of a trace's formulas: its symbols, and the guards under which the formulas hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from symshape.errors import GuardViolation, InputError
 from symshape.graph.program import Program
 
 MOST = 2**62
-"""Sizes beyond this are no sizes."""
+"""The largest size."""
 
 Evaluate = Callable[[Sequence[int]], tuple[int, ...]]
 
@@ -46,7 +46,7 @@ class Domain:
 
     @classmethod
     def of(cls, program: Program) -> Domain:
-        """The domain of a traced program."""
+        """Return the domain of a traced program."""
         found = list(program.symbols.values())
         texts = spelled(program.sources)
         words = {each.name: texts.get(each.name, each.description) for each in found}
@@ -63,7 +63,7 @@ class Domain:
         return compile_check(self.guards, self.symbols)
 
     def simplified(self, term: Term) -> Term:
-        """A term that is equal wherever the guards hold."""
+        """Return a term that is equal wherever the guards hold."""
         found = self._simplified.get(term)
         if found is None:
             decided = {atom: chosen for atom in _choices(term) if (chosen := self._chosen(atom)) is not atom}
@@ -71,14 +71,14 @@ class Domain:
         return found
 
     def _chosen(self, atom: Term) -> Term:
-        """The operand that a ``min`` or ``max`` always is under the guards; itself where that is not known."""
+        """Return the operand that a ``min`` or ``max`` always equals under the guards; else the term itself."""
         if atom not in self._simplified:
             same = (each for each in atom.args if ask(self.facts, boolean.eq(atom, each), effort=Effort.CHEAP))
             self._simplified[atom] = next(same, atom)
         return self._simplified[atom]
 
     def compiled(self, terms: Sequence[Term]) -> Evaluate:
-        """The terms as one function of the symbols' values, given in order."""
+        """Compile terms to one function of the symbols' values, given in order."""
         names = {name: f"v{index}" for index, name in enumerate(self.symbols)}
         used = sorted({s.name for term in terms for s in term.symbols})
         lines = [f"    {names[name]} = values[{self.symbols.index(name)}]" for name in used]
@@ -87,7 +87,7 @@ class Domain:
         return generated_function(source, "formulas", "symshape cost", {})
 
     def values(self, given: Mapping[str, Any], needed: frozenset[str] | None = None) -> tuple[int, ...]:
-        """The values of all symbols in order, checked; one that is not ``needed`` and not given is 0.
+        """Return the checked values of all symbols in order; 0 for a symbol that is neither given nor ``needed``.
 
         Raises:
             InputError: a symbol is missing or unknown, or a value is no size.
@@ -155,5 +155,5 @@ class Domain:
 
 
 def _choices(term: Term) -> Iterator[Term]:
-    """The ``min`` and ``max`` in a term, inner ones first."""
+    """Yield the ``min`` and ``max`` in a term, inner ones first."""
     return (part for part in postorder(term) if part.op is Op.MIN or part.op is Op.MAX)

@@ -1,4 +1,4 @@
-"""How formulas grow: the degree of each symbol, and the ops that bring it."""
+"""The growth of formulas: the degree of each symbol, and the ops that cause it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from guards.terms.term import Op, Term
 
 @attrs.frozen
 class Growth:
-    """The highest power of a symbol in a cost, and where it comes from.
+    """The highest power of a symbol in a cost, and the places that cause it.
 
     Attributes:
         symbol: its name.
@@ -36,7 +36,7 @@ class Growth:
 
 
 def degree(term: Term, symbol: Term) -> int:
-    """The highest power of ``symbol`` that a formula grows with, the other symbols fixed.
+    """Return the highest power of ``symbol`` that a formula grows with, the other symbols fixed.
 
     >>> from guards import parse, symbol
     >>> s = symbol("s")
@@ -65,7 +65,7 @@ def _degree_of(symbol: Term) -> Callable[[Term, list[int]], int]:
 
 
 def growth(symbol: Term, formulas: Sequence[tuple[str, Term]]) -> Growth:
-    """The growth of the sum of formulas, each with the place it belongs to."""
+    """Return the growth of a sum of formulas, each with its place."""
     degrees = [(place, term, degree(term, symbol)) for place, term in formulas]
     most = max((found for _, _, found in degrees), default=0)
     places: dict[str, int] = {}
@@ -77,5 +77,5 @@ def growth(symbol: Term, formulas: Sequence[tuple[str, Term]]) -> Growth:
 
 
 def _leading(term: Term, symbol: Term, most: int) -> int:
-    """How much a formula weighs: the coefficients of what grows fastest."""
+    """Return the weight of a formula: the sum of the coefficients of its fastest-growing part."""
     return sum(coefficient for part, coefficient in split(term)[1] if degree(part, symbol) == most)

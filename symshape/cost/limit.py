@@ -18,13 +18,13 @@ class Priced(Protocol):
 
     @property
     def guards(self) -> GuardSet:
-        """Under which the program is right."""
+        """The guards under which the program is right."""
 
     def cost(self) -> Cost:
-        """What it costs."""
+        """Return the cost of the program."""
 
     def peak_memory(self, *, schedule: str, alignment: int | None) -> PeakMemory:
-        """The most memory that it holds."""
+        """Return the peak memory of the program."""
 
 
 @attrs.frozen
@@ -68,7 +68,7 @@ class Limit:
                 amount(getattr(self, name), "bytes" if name == "memory" else name)
 
     def guards(self, traced: Priced) -> GuardSet:
-        """The sizes for which a traced program is right and stays within the budget.
+        """Return the sizes for which a traced program is right and stays within the budget.
 
         Raises:
             InputError: the schedule or the alignment is malformed, or the cost of an op is not known.

@@ -1,4 +1,4 @@
-"""The live bytes of tensors while something runs, as a dispatch mode sees them: measured, where formulas predict.
+"""The live bytes of tensors while code runs, measured by a dispatch mode: the check on the formulas.
 
 >>> import torch
 >>> x = torch.ones(1000)
@@ -21,12 +21,12 @@ from symshape.torch_internals.dispatch import TorchDispatchMode
 
 
 def every_byte(storage: torch.UntypedStorage) -> int:
-    """The bytes of a storage."""
+    """Return the bytes of a storage."""
     return storage.nbytes()
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of storages from the op that made them until nobody holds them.
+    """A counter of the bytes of storages, from the op that makes them until nobody holds them.
 
     Attributes:
         live: bytes of the tensors that are there now, with those that were there before (``held``).
@@ -43,7 +43,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.live = self.peak = sum(map(counted, storages.values()))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs the op, and counts what it made."""
+        """Run the op, and count the storages that it makes."""
         result = func(*args, **(kwargs or {}))
         for leaf in pytree.tree_leaves(result):
             if isinstance(leaf, torch.Tensor):

@@ -1,9 +1,9 @@
-"""Which memory is live when a graph runs step by step, as formulas: each storage from its first value to its last use.
+"""Memory that is live while a graph runs step by step, as formulas: each storage from its first value to its last use.
 
-By the schedule ``graph`` a storage lives as long as some value that shares it is still to be read, as the generated
-runner has it, which deletes values after their last use; by ``eager`` as long as the program's own variables held one
-of them while it was traced, as Python does.  Arguments, parameters and results live to the end (and arguments from the
-start).  What a kernel needs for itself while it runs is not seen.
+In the schedule ``graph`` a storage lives until the last read of a value that shares it, as in the generated runner,
+which deletes values after their last use. In the schedule ``eager`` it lives as long as the program's own variables
+held such a value while it was traced, as in Python. Arguments, parameters and results live to the end (and arguments
+from the start). The workspace of a kernel is not counted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, values_in, written_values
 
 PARTS = ("parameters", "inputs", "activations", "outputs", "gradients", "optimizer")
-"""What memory is for: what the program reads besides its arguments, arguments, what comes and goes, results; in
-training the gradients of parameters, and what the optimizer keeps and uses."""
+"""The purposes of memory: parameters and other lifted tensors, arguments, intermediate values, results.
+
+In training also the gradients of parameters, and the state and workspace of the optimizer.
+"""
 
 PARAMETERS, INPUTS, ACTIVATIONS, OUTPUTS, GRADIENTS, OPTIMIZER = range(len(PARTS))
 
 SCHEDULES = ("graph", "eager")
-"""Who decides how long a tensor lives: the runner of the graph, or the variables of the program."""
+"""The owner of a tensor's lifetime: the runner of the graph, or the variables of the program."""
 
 Rounded = Callable[[Term], Term]
 
@@ -52,18 +54,18 @@ class Moment:
         return arithmetic.total(self.parts)
 
     def plus(self, part: int, size: Term | int) -> Moment:
-        """The same moment with further bytes of one of ``PARTS``."""
+        """Return the same moment with further bytes of one of ``PARTS``."""
         parts = (*self.parts[:part], self.parts[part] + size, *self.parts[part + 1 :])
         return attrs.evolve(self, parts=parts)
 
 
 def exact(size: Term) -> Term:
-    """Bytes as they are."""
+    """Return bytes unchanged."""
     return size
 
 
 def rounded_up(multiple: int) -> Rounded:
-    """Bytes as an allocator hands them out, in multiples of ``multiple``."""
+    """Return the rounding of an allocator that hands out multiples of ``multiple`` bytes."""
 
     def rounded(size: Term) -> Term:
         return (size + (multiple - 1)) // multiple * multiple
@@ -73,7 +75,7 @@ def rounded_up(multiple: int) -> Rounded:
 
 @attrs.define(eq=False)
 class _Storage:
-    """One allocation: what it is for, how large, and from which node to which it lives."""
+    """One allocation: its purpose, its size, and the nodes between which it lives."""
 
     part: int
     size: Term
@@ -89,7 +91,7 @@ def moments(
     *,
     accumulated: bool = False,
 ) -> tuple[Moment, ...]:
-    """The live bytes while each node runs, in order; the first moment is before any runs.
+    """Return the live bytes while each node runs, in order; the first moment is before any runs.
 
     ``gradients`` are those of the results that are gradients; if they are ``accumulated``, each is added to one that
     is there already (and not counted here) as soon as it is made, and let go.
@@ -113,7 +115,7 @@ def moments(
 def _storages(
     graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool, gradients: set[int], accumulated: bool
 ) -> list[_Storage]:
-    """Every allocation of a run; nodes are counted from 0, and the end is after the last.
+    """Return every allocation of a run; nodes are counted from 0, and the end is after the last.
 
     ``held``: whether what the program held lives on.
     """
@@ -142,7 +144,7 @@ def _storages(
 
 
 def _from_the_start(graph: Graph, rounded: Rounded, end: int, returned: set[int]) -> dict[int, _Storage]:
-    """Parameters and arguments, and the copies of constants with which each run starts."""
+    """Return the parameters and arguments, and the copies of constants with which each run starts."""
     found: dict[int, _Storage] = {}
     written = {_root(value) for node in graph.nodes for value in written_values(node)}
     for lifted in graph.lifted:
@@ -157,12 +159,12 @@ def _from_the_start(graph: Graph, rounded: Rounded, end: int, returned: set[int]
 
 
 def _root(value: Value) -> int:
-    """By which a storage is known: values that share memory have the same."""
+    """Return the identity of a value's storage: values that share memory have the same."""
     return id(value.storage)
 
 
 def _made(nodes: Sequence[Node]) -> list[int]:
-    """For each node the index of the last value made by then, in ascending order."""
+    """Return for each node the index of the last value made by then, in ascending order."""
     found: list[int] = []
     for node in nodes:
         indices = [output.index for output in node.outputs if output is not None]
@@ -171,6 +173,6 @@ def _made(nodes: Sequence[Node]) -> list[int]:
 
 
 def storage_bytes(value: Value) -> Term:
-    """The memory of a storage that begins with this value: its elements, an expanded dimension counted once."""
+    """Return the bytes of a storage that begins with this value: its elements, an expanded dimension counted once."""
     spec = as_terms(value.spec)
     return arithmetic.integer(elements(spec)) * spec.dtype.itemsize

@@ -58,7 +58,7 @@ class OpCost:
 
 
 def op_costs(graph: Graph) -> tuple[OpCost, ...]:
-    """The cost of each node of a graph, in order."""
+    """Return the cost of each node of a graph, in order."""
     specs: dict[Value, TensorSpec] = {}
     modules = _modules(graph)
     return tuple(_op_cost(node, specs, modules) for node in graph.nodes)
@@ -101,7 +101,7 @@ def _spec(value: Value, specs: dict[Value, TensorSpec]) -> TensorSpec:
 
 
 def as_terms(spec: TensorSpec) -> TensorSpec:
-    """A traced tensor's spec with terms for its symbolic sizes and strides, which nobody asks questions of."""
+    """Return a traced tensor's spec with terms for its symbolic sizes and strides, which record no guards."""
     return TensorSpec(
         tuple(_number(size) for size in spec.sizes),
         tuple(_number(stride) for stride in spec.strides),
@@ -120,7 +120,7 @@ def _number(size: Any) -> Number:
 
 
 def _modules(graph: Graph) -> dict[object, str]:
-    """For each storage of a parameter or buffer, the path of the module that it belongs to."""
+    """Return for each storage of a parameter or buffer the path of its module."""
     found: dict[object, str] = {}
     for lifted in graph.lifted:
         if isinstance(lifted.tensor, torch.nn.Parameter) and "." in lifted.name:
@@ -129,5 +129,5 @@ def _modules(graph: Graph) -> dict[object, str]:
 
 
 def unpriced(costs: tuple[OpCost, ...]) -> Iterator[str]:
-    """The ops whose cost no rule knows, once for each call."""
+    """Return the ops whose cost no rule knows, once for each call."""
     return (each.op for each in costs if not each.known)

@@ -1,4 +1,4 @@
-"""What an optimizer keeps and what its step needs besides: measured on tensors without data, for any optimizer.
+"""Memory of an optimizer, kept and during a step: measured on tensors without data, for any optimizer.
 
 A copy of the optimizer over ``meta`` tensors takes a step, so nothing is computed and nothing large is allocated.
 """
@@ -19,10 +19,10 @@ from symshape.errors import InputError
 MakeOptimizer = Callable[[list[torch.Tensor]], Optimizer]
 
 _FOREACH_DEVICES = ("cuda", "xpu", "mtia", "privateuseone")
-"""Where torch's optimizers work on all tensors at once if not told otherwise (torch 2.11 to 2.13)."""
+"""Device types on which torch's optimizers use foreach kernels by default (torch 2.11 to 2.13)."""
 
 _REFUSED = ("fused", "capturable")
-"""Options that torch's optimizers do not take for meta tensors."""
+"""Options that torch's optimizers refuse for meta tensors."""
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ class OptimizerMemory:
 
 
 def optimizer_of(optimizer: Optimizer | MakeOptimizer, parameters: Sequence[torch.Tensor]) -> Optimizer:
-    """The optimizer itself, or the one that is made for the parameters.
+    """Return the optimizer itself, or the one that is made for the parameters.
 
     Raises:
         InputError: it is neither an optimizer nor makes one.
@@ -58,14 +58,14 @@ def optimizer_of(optimizer: Optimizer | MakeOptimizer, parameters: Sequence[torc
 
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
-    """The parameters that an optimizer updates, in its order."""
+    """Return the parameters that an optimizer updates, in its order."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def optimizer_memory(optimizer: Optimizer, alignment: int = 1) -> OptimizerMemory:
-    """What an optimizer keeps, and what a step of it needs, each allocation rounded up to ``alignment`` bytes.
+    """Measure the memory that an optimizer keeps, and that its step needs.
 
-    The optimizer is not changed.
+    Each allocation is rounded up to ``alignment`` bytes. The optimizer is not changed.
 
     >>> import torch
     >>> weights = [torch.ones(1000, requires_grad=True), torch.ones(20, 50, requires_grad=True)]
@@ -106,7 +106,7 @@ def optimizer_memory(optimizer: Optimizer, alignment: int = 1) -> OptimizerMemor
 
 
 def _without_data(optimizer: Optimizer) -> tuple[Optimizer, list[torch.Tensor]]:
-    """A copy over meta tensors with gradients, which steps as the original does on its device; and its parameters."""
+    """Return a copy over meta tensors with gradients, which steps as the original does; and its parameters."""
     memo: dict[int, Any] = {}
     parameters: list[torch.Tensor] = []
     for parameter in parameters_of(optimizer):
@@ -135,7 +135,7 @@ def _without_data(optimizer: Optimizer) -> tuple[Optimizer, list[torch.Tensor]]:
 
 
 def _tensors(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    """The tensors that an optimizer keeps."""
+    """Yield the tensors that an optimizer keeps."""
     for state in optimizer.state.values():
         yield from (value for value in state.values() if isinstance(value, torch.Tensor))
 

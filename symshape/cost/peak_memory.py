@@ -1,4 +1,4 @@
-"""The most memory that a traced program holds at once, as a formula: the greatest of its moments."""
+"""Peak memory of a traced program, as a formula: the maximum over its moments."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from symshape.graph.control_flow import ControlFlow
 from symshape.graph.program import Program
 
 _UNDECIDED = 40
-"""After so many pairs of moments of which nobody knows which one is greater, no more is asked; coefficients are."""
+"""The number of undecided comparisons of moments after which only coefficients are compared."""
 
 _FACTORS = (0, 0.4, 2, 5, 64, 1000)
-"""Where formulas are compared, in multiples of the example's sizes (1 at least)."""
+"""The points at which formulas are compared, in multiples of the example's sizes (1 at least)."""
 
 
 @attrs.frozen
@@ -49,7 +49,7 @@ class MemoryAt:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all parts."""
         return self.parameters + self.inputs + self.activations + self.outputs + self.gradients + self.optimizer
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class MemoryAt:
 
 
 class PeakMemory:
-    """The most memory that a traced program holds at once when it runs op by op.
+    """The peak memory of a traced program that runs op by op.
 
     Attributes:
         domain: the symbols and guards of the trace.
@@ -75,7 +75,7 @@ class PeakMemory:
 
     @classmethod
     def of(cls, program: Program, alignment: int | None = None, schedule: str = "graph") -> PeakMemory:
-        """The peak of a traced program; each allocation rounded up to a multiple of ``alignment`` bytes if given.
+        """Return the peak of a traced program; allocations are rounded up to ``alignment`` bytes if given.
 
         Raises:
             InputError: the alignment is not a positive integer, or there is no such schedule.
@@ -85,7 +85,7 @@ class PeakMemory:
 
     @classmethod
     def among(cls, program: Program, found: Iterable[Moment]) -> PeakMemory:
-        """The greatest of the moments of a program's run."""
+        """Return the greatest of the moments of a program's run."""
         domain = Domain.of(program)
         hints = {each.name: 1 if each.hint is None else each.hint for each in program.symbols.values()}
         ops: list[Any] = [node.op for node in program.graph.nodes]
@@ -93,7 +93,7 @@ class PeakMemory:
         return cls(domain, _that_can_win(domain, found, [hints[name] for name in domain.symbols]), flows)
 
     def check_known(self) -> None:
-        """Whether nothing is left out.
+        """Raise unless the peak counts every op.
 
         Raises:
             InputError: something is, so that no budget can be kept.
@@ -135,7 +135,7 @@ class PeakMemory:
         return frozenset(self.symbols)
 
     def at(self, **sizes: int) -> MemoryAt:
-        """The peak at these sizes: its parts and the line that runs then, by compiled formulas.
+        """Return the peak at these sizes: its parts and the line that runs then, by compiled formulas.
 
         Raises:
             InputError: a symbol is missing or unknown, or a value is no size; or something is left out.
@@ -149,7 +149,7 @@ class PeakMemory:
         return MemoryAt(place=self._places[index], **parts)
 
     def largest(self, symbol: str, *, bytes: int | str, **others: int) -> int:  # noqa: A002 - the caller's word
-        """The greatest value of ``symbol`` for which the guards hold and the peak stays within ``bytes``.
+        """Return the greatest value of ``symbol`` for which the guards hold and the peak stays within ``bytes``.
 
         >>> import torch, symshape
         >>> traced = symshape.trace(lambda x: (x + 1) * 2, torch.ones(3, 5), dynamic={"x": {0: "batch", 1: "length"}})
@@ -162,7 +162,7 @@ class PeakMemory:
         return largest(self.domain, self._totals, symbol, amount(bytes, "bytes"), others)
 
     def solve(self, symbol: str, *, bytes: int | str, **others: int) -> GuardSet:  # noqa: A002 - the caller's word
-        """The values of ``symbol`` for which the peak stays within ``bytes``, as a guard that it stands alone in.
+        """Return the values of ``symbol`` for which the peak stays within ``bytes``, as a guard solved for the symbol.
 
         Sizes that are not given stay in the guard.  Only the budget is in it, not the guards of the trace.
 
@@ -179,7 +179,7 @@ class PeakMemory:
         return budget(found, f"memory within {bytes}", self.domain).minimise()
 
     def within(self, bytes: int | str) -> GuardSet:  # noqa: A002 - the caller's word
-        """The sizes for which the peak stays within ``bytes``, as a guard set: one guard for each moment that can win.
+        """Return the sizes for which the peak stays within ``bytes``, as a guard set: one guard for each possible peak.
 
         Raises:
             InputError: ``bytes`` is no amount.
@@ -189,7 +189,7 @@ class PeakMemory:
 
     # -- shown
     def table(self) -> Table:
-        """The moments that can be the peak: the line that runs, and the bytes of each part."""
+        """Return the moments that can be the peak: the line that runs, and the bytes of each part."""
         used = [i for i in range(len(PARTS)) if i < 4 or any(moment.parts[i] is not ZERO for moment in self.moments)]
         rows = tuple(
             (place, *(str(self.domain.simplified(moment.parts[part])) for part in used))
@@ -212,7 +212,7 @@ class PeakMemory:
 
 
 def rounding(alignment: int | None, schedule: str) -> Rounded:
-    """How allocations are rounded up.
+    """Return the rounding of allocations.
 
     Raises:
         InputError: the alignment is not a positive integer, or there is no such schedule.
@@ -232,9 +232,10 @@ def _place(moment: Moment) -> str:
 
 
 def _that_can_win(domain: Domain, found: Iterable[Moment], hints: Sequence[int]) -> list[Moment]:
-    """The moments without those that another one is never below; one of those that are always equal.
+    """Return the moments that can be the peak: none of them is always at most another one.
 
-    Only of those that are not below at a few points it is asked whether they ever are.
+    Of moments that are always equal one is kept. Two moments are compared as formulas only if one is at most the other
+    at a few points.
     """
     distinct: dict[Term, Moment] = {}
     for moment in found:
@@ -263,7 +264,7 @@ def _that_can_win(domain: Domain, found: Iterable[Moment], hints: Sequence[int])
 
 
 def _points(domain: Domain, hints: Sequence[int]) -> list[Sequence[int]]:
-    """The hints, and sizes around them for which the guards hold."""
+    """Return the hints, and sizes around them for which the guards hold."""
     scaled = [[max(1, int(hint * factor)) for factor in _FACTORS] for hint in hints]
     around: list[tuple[int, ...]] = list(zip(*scaled, strict=True))  # all at once
     for place, sizes in enumerate(scaled):
@@ -280,7 +281,7 @@ class _Coefficients:
         self._sizes: dict[Term, bool] = {}
 
     def never_below(self, other: Term, term: Term) -> bool:
-        """Whether ``other - term`` has no negative coefficient, and no factor that can be negative."""
+        """Return whether ``other - term`` has no negative coefficient, and no factor that can be negative."""
         (above, greater), (below, smaller) = self._parts(other), self._parts(term)
         if above < below or any(greater.get(monomial, 0) < coefficient for monomial, coefficient in smaller.items()):
             return False
@@ -295,7 +296,7 @@ class _Coefficients:
         return found
 
     def _is_size(self, monomial: Term) -> bool:
-        """Whether no factor can be negative."""
+        """Return whether no factor of a monomial can be negative."""
         found = self._sizes.get(monomial)
         if found is None:
             lows = [self._domain.facts.interval(atom).lo for atom in arithmetic.factors(monomial)]

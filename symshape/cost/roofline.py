@@ -1,8 +1,8 @@
-"""How fast a program can be on a device at the very best, op by op: by its operations or by its memory traffic.
+"""Roofline: the least time of a program on a device, op by op, by operations or by memory traffic.
 
-Products of matrices, convolutions and attention take at least their operations at the device's peak for their dtype;
-every op takes at least its bytes at the device's bandwidth.  What is fused into one kernel moves fewer bytes than its
-ops do one by one, so a compiled program may be faster than this.
+Products of matrices, convolutions and attention take at least their operations at the device's peak for their dtype.
+Every op takes at least its bytes at the device's bandwidth. A fused kernel moves fewer bytes than its ops do one by
+one, so a compiled program may be faster than this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from symshape.cost.op_costs import OpCost
 from symshape.cost.units import shown
 
 PRODUCTS = ("contraction", "convolution", "attention", "recurrent")
-"""The families whose operations the peaks are of."""
+"""The families of ops to which the peak rates of operations apply."""
 
 
 @attrs.frozen
@@ -43,11 +43,11 @@ class RooflineAt:
         return self.computing + self.moving
 
     def share(self, seconds: float) -> float:
-        """How much of what is attainable was achieved in this time: 1 where it took no longer than the least."""
+        """Return the least time as a share of a measured time: 1 is the best."""
         return self.seconds / seconds
 
     def achieved(self, seconds: float) -> str:
-        """What was achieved in this time against what is attainable, in words."""
+        """Return the rates of a measured time, and their share of the attainable, in words."""
         rates = f"{shown(self.flops / seconds, 'FLOP/s')}, {shown(self.bytes / seconds, 'B/s')}"
         return f"{rates}, {self.share(seconds):.0%} of attainable"
 
@@ -85,7 +85,7 @@ class Roofline:
         return self.peaks.flops.get(each.dtype) if each.family in PRODUCTS else None
 
     def at(self, **sizes: int) -> RooflineAt:
-        """The least time at these sizes.
+        """Return the least time at these sizes.
 
         Raises:
             InputError: a symbol is missing or unknown, or a value is no size.

@@ -1,4 +1,4 @@
-"""The greatest size for which formulas stay within a budget and the guards hold: exact, or said why not."""
+"""The greatest size for which formulas stay within a budget and the guards hold: exact, or an error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from symshape.cost.domain import MOST, Domain
 from symshape.errors import InputError
 
 _STEPS = 100_000
-"""Sizes below a bound that are tried one by one for one that the guards allow."""
+"""The number of sizes below a bound that are tried one by one until the guards allow one."""
 
 
 def largest(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> int:
-    """The greatest value of ``symbol``, from 1 on, for which guards hold and each of ``terms`` is at most ``at_most``.
+    """Return the greatest ``symbol``, from 1 on, for which guards hold and all ``terms`` are at most ``at_most``.
 
     ``others`` gives the values of the other symbols.  The values are found as runs of the polynomials that the formulas
     are in each remainder class, exactly; where these are too many, by bisection if the formulas are proven to grow.
@@ -55,21 +55,21 @@ def largest(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, ot
 
 
 def within(terms: Sequence[Term], at_most: int, rule: str, domain: Domain) -> GuardSet:
-    """The sizes for which every one of ``terms`` is at most ``at_most``, with the ranges of the domain's symbols."""
+    """Return the sizes for which all ``terms`` are at most ``at_most``, with the ranges of the domain's symbols."""
     return budget([boolean.le(term, at_most) for term in terms], rule, domain)
 
 
 def budget(conditions: Sequence[Term], rule: str, domain: Domain) -> GuardSet:
-    """Conditions as a guard set, with the ranges of the domain's symbols; ``rule`` is what their origin says."""
+    """Return conditions as a guard set, with the ranges of the domain's symbols; ``rule`` names their origin."""
     origin = Origin("", 0, rule=rule)
     ranges = {name: domain.guards.ranges.get(name, (0, None)) for name in domain.symbols}
     return GuardSet(tuple(Guard(each, origin) for each in conditions), ranges=ranges)
 
 
 def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, others: Mapping[str, int]) -> list[Term]:
-    """The conditions on ``symbol`` under which each of ``terms`` is at most ``at_most``: it stands alone in them.
+    """Return the conditions on ``symbol`` under which all ``terms`` are at most ``at_most``, solved for the symbol.
 
-    Sizes that ``others`` does not give stay in it as symbols.
+    Sizes that ``others`` does not give stay in the conditions as symbols.
 
     Raises:
         InputError: a symbol is unknown, a value is no size, or no such condition is known.
@@ -91,13 +91,13 @@ def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, oth
 
 
 def _needed(domain: Domain, terms: Sequence[Term], unknown: Term) -> frozenset[str]:
-    """The other symbols that the formulas depend on, or a guard that speaks of the unknown."""
+    """Return the symbols, except the unknown, in the formulas and in guards on the unknown."""
     spoken = [guard.term for guard in domain.guards if unknown in guard.term.symbols]
     return frozenset(s.name for term in (*terms, *spoken) for s in term.symbols if s is not unknown)
 
 
 def _conditions(domain: Domain, replacements: Mapping[Term, Term], unknown: Term) -> list[Term]:
-    """What the guards say of the unknown, the other sizes put in.
+    """Return the guards on the unknown, with the other sizes substituted.
 
     Raises: GuardViolation where they do not hold for the other sizes, whatever the unknown is.
     """
@@ -115,7 +115,7 @@ def _conditions(domain: Domain, replacements: Mapping[Term, Term], unknown: Term
 
 
 def _last(pieces: Pieces) -> int | None:
-    """The greatest value at which a condition holds; ``MOST`` where there is no greatest, None where there is none."""
+    """Return the greatest value at which a condition holds; ``MOST`` if it is unbounded, None if there is no value."""
     best: int | None = None
     for rest, runs in enumerate(pieces.classes):
         start = pieces.domain[0]
@@ -161,7 +161,7 @@ def _by_bisection(
 
 
 def _nothing_fits(terms: Sequence[Term], allowed: Sequence[Term], unknown: Term, at_most: int) -> InputError:
-    """The error that says what the least size needs, where one is found that the guards allow."""
+    """Return the error that names the need of the least size, if a size is found that the guards allow."""
     name = unknown.name
     for value in range(1, _STEPS):
         if all(satisfied(condition, {name: value}) for condition in allowed):

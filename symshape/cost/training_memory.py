@@ -1,4 +1,4 @@
-"""The most memory that a step of training holds: the pass forward and backward, then the optimizer's step."""
+"""Peak memory of a training step: forward and backward, then the optimizer's step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from symshape.graph.steps import values_in
 def training_memory(
     program: Program, optimizer: Optimizer | None, *, accumulated: bool, schedule: str, alignment: int | None
 ) -> PeakMemory:
-    """The peak of a program that answers a loss and then gradients, and of the step that follows.
+    """Return the peak of a program that returns a loss and gradients, followed by the optimizer's step.
 
     Args:
         program: forward and backward.

@@ -1,4 +1,4 @@
-"""Amounts as people write them: ``"80 GB"``, ``1.5 TFLOP``.
+"""Amounts with units: ``"80 GB"``, ``1.5 TFLOP``.
 
 >>> amount("80 GB", "bytes"), amount("16 GiB", "bytes"), amount("2.5 T", "flops"), amount(4096, "bytes")
 (80000000000, 17179869184, 2500000000000, 4096)
@@ -20,7 +20,7 @@ _UNITS = {"bytes": ("", "b", "byte", "bytes"), "flops": ("", "flop", "flops"), "
 
 
 def amount(value: object, what: str, name: str = "") -> int:
-    """An amount of ``bytes`` or ``flops`` as an integer: a number, or a text with a prefix (k, M, G, …; Ki, Mi, Gi, …).
+    """Read an amount of ``bytes`` or ``flops``: a number, or a text with a prefix (k, M, G, …; Ki, Mi, Gi, …).
 
     Args:
         value: the amount.
@@ -43,7 +43,7 @@ def amount(value: object, what: str, name: str = "") -> int:
 
 
 def shown(value: float, unit: str = "", *, binary: bool = False) -> str:
-    """An amount for people, three digits and a prefix."""
+    """Return an amount as text, with three digits and a prefix."""
     base = 1024 if binary else 1000
     power = 0
     while abs(value) >= base and power < len(_PREFIXES) - 1:
