@@ -1,4 +1,4 @@
-"""Plans along one varying size: the cheapest there are, by either objective."""
+"""Plans along one varying size: the cheapest ones, by either objective."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from symshape.planning.traffic import Traffic
 
 
 def along_one(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits, objective: str) -> Best:
-    """The best plans for the sizes that came along one symbol (or for the one that came).
+    """Return the best plans for the sizes that came along one symbol (or for the only size).
 
     Raises:
         InputError: nothing fits, or the objective does not.
@@ -51,9 +51,9 @@ def along_one(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Lim
 
 
 def _with_a_cap_at(counts: Sequence[int], costs: Sequence[float], most: int) -> list[tuple[Any, tuple[int, ...]]]:
-    """The cheapest caps among those that keep 99 of 100 calls within the least price that can be had.
+    """Return the cheapest caps among those that keep 99 of 100 calls within the least possible price.
 
-    That price is the one of the size below which 99 of 100 calls are: with a cap there nothing better is possible.
+    This is the price of the 99th percentile of the sizes: a cap at that size reaches it, and no plan does better.
 
     Raises:
         InputError: the prices do not rise with the size.

@@ -1,4 +1,4 @@
-"""Plans along two varying sizes, on a grid of the sizes that came: the cheapest in bands, and caps moved from there."""
+"""Plans along two varying sizes, on a grid of the sizes that came."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from symshape.planning.traffic import Traffic
 from symshape.planning.two_symbols import choose_bands
 
 _GRID = (16, 64)
-"""Candidates along the two symbols of a grid, the coarser one first."""
+"""The largest number of candidates along the two symbols of a grid, the coarser one first."""
 _NEVER = 10**40
-"""The price of what cannot be."""
+"""The price of an impossible cap."""
 
 
 class _Calls:
-    """Calls of two varying sizes on a grid of sizes that they could be padded to.
+    """Calls of two varying sizes, on a grid of candidate sizes.
 
     Attributes:
         rows, columns: the grid; the rows are along the symbol that took fewer values.
@@ -49,28 +49,28 @@ class _Calls:
                 self.left += prices.exact(self.whole(row, column)) * count
 
     def whole(self, row: int, column: int) -> Sizes:
-        """Two sizes with those that never vary."""
+        """Return two sizes, completed by the sizes that never vary."""
         sizes = list(self._base)
         sizes[self._axes[0]], sizes[self._axes[1]] = row, column
         return tuple(sizes)
 
     def cap(self, row: int, column: int) -> Sizes:
-        """The sizes at a place of the grid."""
+        """Return the sizes at a place of the grid."""
         return self.whole(self.rows[row], self.columns[column])
 
     def place(self, cap: Sizes) -> tuple[int, int]:
-        """The place of a cap that is on the grid."""
+        """Return the place of a cap on the grid."""
         row, column = (cap[axis] for axis in self._axes)
         return self.rows.index(row), self.columns.index(column)
 
     def price(self, row: int, column: int) -> int | float:
-        """The price at a place of the grid; more than anything where no cap can be."""
+        """Return the price at a place of the grid; ``_NEVER`` where no cap can be."""
         cap = self.cap(row, column)
         return self.prices.at(cap) if usable(self.prices, cap, self.memory) else _NEVER
 
 
 def along_two(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits) -> Best:
-    """The best banded plans on a grid of the sizes that came along two symbols.
+    """Return the best banded plans on a grid of the sizes that came along two symbols.
 
     Raises:
         InputError: nothing fits.
@@ -87,7 +87,7 @@ def along_two(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Lim
 def improved(
     prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits, caps: Sequence[Sizes]
 ) -> tuple[Sizes, ...]:
-    """A banded plan with its caps moved on the grid to where they save most, when each call takes its cheapest cap."""
+    """Return a banded plan improved by local search, where each call takes its cheapest cap."""
     calls = _Calls(prices, seen, varying, limits.memory)
     places = ((row, column) for row in range(len(calls.rows)) for column in range(len(calls.columns)))
     known = {place: price for place in places if (price := calls.price(*place)) < _NEVER}
@@ -95,7 +95,7 @@ def improved(
 
 
 def least(prices: Prices, seen: Traffic, varying: Sequence[str], limits: Limits, graphs: int) -> float:
-    """What any plan of so many graphs on the grid costs at least."""
+    """Return a lower bound on the cost of any plan of so many graphs on the grid."""
     calls = _Calls(prices, seen, varying, limits.memory)
     return calls.left + least_cost(calls.cells, len(calls.rows), len(calls.columns), calls.price, graphs)
 
@@ -106,7 +106,7 @@ def _grid(
     index: int,
     whole: Callable[[int, int], Sizes],
 ) -> list[int]:
-    """Candidates along one of the two sizes: all that came, or as many of them, at equal numbers of calls."""
+    """Return candidates along one of the two sizes: all that came, or quantiles of the calls if they are too many."""
     counts: dict[int, int] = {}
     for point, count in histogram.items():
         counts[point[index]] = counts.get(point[index], 0) + count

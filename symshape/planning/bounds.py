@@ -1,9 +1,9 @@
-"""A bound under which no plan on a grid can come, however its caps are placed.
+"""A lower bound on the cost of every plan on a grid, however its caps are placed.
 
-The rows in which caps lie cut the grid into bands.  A call of a band takes a cap in the band's last row or beyond: at
-least the price there, and of no more caps than there are, less one for each band below.  So what a band costs is at
-least what the best so many caps along its last row cost (``one_symbol``), and the bands that cost least in sum are
-found by dynamic programming.  Columns give a bound too, with caps that are whole columns; the greater one counts.
+The rows that contain caps cut the grid into bands. A call of a band takes a cap in the band's last row or beyond. It
+pays at least the price there, and the band uses no more caps than there are, less one for each band below. So a band
+costs at least as much as the best such caps along its last row (``one_symbol``). Dynamic programming finds the bands of
+least total cost. Columns give a second bound, with caps that are whole columns; the greater bound counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Number = int | float
 def least_cost(
     counts: Mapping[tuple[int, int], int], rows: int, columns: int, price: Callable[[int, int], Number], most: int
 ) -> Number:
-    """What ``most`` caps on a grid cost at least.
+    """Return a lower bound on the cost of ``most`` caps on a grid.
 
     Args:
         counts: how many calls have the pair of candidates as the least that holds them.
@@ -50,7 +50,10 @@ def least_cost(
 
 
 def _by_bands(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[Number]], most: int) -> Number:
-    """The least sum over bands of rows, each served by caps along its last row: ``cheapest`` rises along both sides."""
+    """Return the least sum over bands of rows, each served by caps along its last row.
+
+    ``cheapest`` rises along both sides.
+    """
     rows, columns = len(cheapest), len(cheapest[0])
     best: list[dict[int, Number]] = [{0: 0}, *({} for _ in range(rows))]  # by the rows done: by bands, the least sum
     for last in range(rows):
@@ -72,7 +75,7 @@ def _by_bands(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence
 
 
 def _by_rows(counts: Mapping[tuple[int, int], int], cheapest: Sequence[Sequence[Number]], most: int) -> Number:
-    """The least cost of caps that are whole rows: ``cheapest`` rises along both sides."""
+    """Return the least cost of caps that are whole rows: ``cheapest`` rises along both sides."""
     rows = len(cheapest)
     in_row: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
     for (row, column), count in counts.items():

@@ -1,4 +1,4 @@
-"""A plan: the sizes to compile and capture, and what padding to them costs."""
+"""A bucket plan: the sizes to compile and capture, and the cost of padding to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMAT = "symshape bucket plan 1"
 
 @attrs.frozen
 class Outcome:
-    """What traffic costs under a plan.
+    """The cost of traffic under a plan.
 
     Attributes:
         calls: how many there were.
@@ -43,12 +43,12 @@ class Outcome:
 
     @property
     def waste(self) -> float:
-        """What goes into padding, as a part of what nothing padded would cost."""
+        """The share of work that goes into padding, relative to the cost without padding."""
         return self.padded / self.exact - 1 if self.exact else 0.0
 
     @property
     def hit_rate(self) -> float:
-        """The part of the calls that a cap holds."""
+        """The share of the calls that fit a cap."""
         return self.hits / self.calls
 
 
@@ -93,7 +93,7 @@ class BucketPlan:
 
     @property
     def graphs(self) -> int:
-        """How many graphs the plan has."""
+        """The number of graphs of the plan."""
         return len(self.caps)
 
     @property
@@ -103,27 +103,27 @@ class BucketPlan:
 
     @property
     def waste(self) -> float:
-        """What goes into padding, as a part of what nothing padded would cost."""
+        """The share of work that goes into padding, relative to the cost without padding."""
         return self.expected.waste
 
     @property
     def hit_rate(self) -> float:
-        """The part of the calls that a cap holds."""
+        """The share of the calls that fit a cap."""
         return self.expected.hit_rate
 
     @property
     def gap(self) -> float | None:
-        """By how much, at most, the plan is dearer than the best one with as many graphs (0: it is the best)."""
+        """An upper bound on the extra cost over the best plan with as many graphs, as a share (0: it is the best)."""
         return None if self.least is None else max(0.0, self.expected.padded / self.least - 1) if self.least else 0.0
 
     @property
     def capture_seconds(self) -> float:
-        """How long capturing all graphs is taken to last."""
+        """The estimated time to capture all graphs, in seconds."""
         return self.graphs * self.seconds_a_graph
 
     @cached_property
     def memory(self) -> int | None:
-        """The peak memory of the largest cap in bytes, where it is known; graphs share a pool."""
+        """The peak memory of the largest cap in bytes, if it is known; graphs share a pool."""
         found = [memory for cap in self.caps if (memory := self.prices.memory(cap)) is not None]
         return max(found, default=None)
 
@@ -132,7 +132,7 @@ class BucketPlan:
         return _priced(self.caps, self.prices)
 
     def cap_for(self, **sizes: int) -> dict[str, int] | None:
-        """The cheapest cap that holds a call of these sizes; None if none does.
+        """Return the cheapest cap that holds a call of these sizes; None if none does.
 
         Raises:
             InputError: a size is missing or unknown.
@@ -143,7 +143,7 @@ class BucketPlan:
         return None if found is None else dict(zip(self.symbols, found[1], strict=True))
 
     def outcome(self, traffic: Traffic) -> Outcome:
-        """What other traffic costs under this plan.
+        """Return the cost of other traffic under this plan.
 
         Raises:
             InputError: the traffic does not have the plan's sizes.
@@ -151,7 +151,7 @@ class BucketPlan:
         return outcome(self.caps, self.prices, traffic)
 
     def regret(self, traffic: Traffic) -> float:
-        """How much more traffic costs under this plan than under the best one known with as many graphs, as a part.
+        """Return the extra cost of traffic over the best known plan with as many graphs, as a share.
 
         Raises:
             InputError: the traffic does not have the plan's sizes.
@@ -164,7 +164,7 @@ class BucketPlan:
         return max(0.0, mine / found - 1) if found else 0.0
 
     def plot(self, traffic: Traffic, axes: Any = None) -> Any:
-        """The histogram of the traffic with the caps, and the cost by the number of graphs (needs matplotlib).
+        """Plot the histogram of the traffic with the caps, and the cost by the number of graphs (needs matplotlib).
 
         Args:
             traffic: what is drawn; one or two of its sizes vary.
@@ -181,7 +181,7 @@ class BucketPlan:
 
     # -- kept
     def to_json(self) -> str:
-        """The plan as JSON, with the formulas that it takes to judge it on other traffic."""
+        """Return the plan as JSON, with the formulas that judge it on other traffic."""
         data = {
             "format": FORMAT,
             "caps": [list(cap) for cap in self.caps],
@@ -197,7 +197,7 @@ class BucketPlan:
 
     @classmethod
     def from_json(cls, text: str | Path) -> BucketPlan:
-        """A plan from what ``to_json`` wrote, or from a file of it.
+        """Read a plan from the JSON of ``to_json``, or from a file of it.
 
         Raises:
             InputError: it is something else.
@@ -222,7 +222,7 @@ class BucketPlan:
 
     # -- shown
     def table(self) -> Table:
-        """The plan beside other lists with at most as many graphs."""
+        """Return a table of the plan and of other lists with at most as many graphs."""
         rows = [("this plan", self.expected, self.graphs)]
         rows += [(name, outcome, self.graphs) for name, outcome in self.compared.items()]
         cells = tuple(
@@ -266,7 +266,7 @@ def check_symbols(traffic: Traffic, symbols: Sequence[str]) -> None:
 
 
 def outcome(caps: Sequence[Sizes], prices: Prices, traffic: Traffic) -> Outcome:
-    """What traffic costs when each call is padded to the cheapest of the caps that holds it.
+    """Return the cost of traffic when each call is padded to the cheapest cap that holds it.
 
     Raises:
         InputError: the traffic does not have the sizes that prices are asked for.

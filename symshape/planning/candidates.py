@@ -1,4 +1,4 @@
-"""Sizes that calls could be padded to: what the guards, the memory and the measured times allow."""
+"""Candidate sizes to pad calls to: those that the guards, the memory and the measured times allow."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from symshape.errors import InputError
 from symshape.planning.prices import Prices, Sizes
 
 NEXT = 4096
-"""How far above a size that the guards refuse one is looked for that they allow."""
+"""The number of sizes above a refused one that are searched for one that the guards allow."""
 
 Best = tuple[list[float], list[tuple[Sizes, ...]]]
-"""For each number of graphs the cost of the best plan with at most so many, and its caps."""
+"""For each number of graphs the cost and the caps of the best plan with at most so many graphs."""
 
 
 def usable(prices: Prices, sizes: Sizes, memory: int | None) -> bool:
-    """Whether a call can be padded to these sizes, within so many bytes of memory."""
+    """Return whether a call can be padded to these sizes, within ``memory`` bytes."""
     return prices.allows(sizes) and (memory is None or (prices.memory(sizes) or 0) <= memory)
 
 
 def allowed(prices: Prices, whole: Callable[[int], Sizes], size: int) -> int | None:
-    """The least size from ``size`` on that the guards allow."""
+    """Return the least size from ``size`` on that the guards allow; None if none is near."""
     return next((each for each in range(size, size + NEXT) if prices.allows(whole(each))), None)
 
 
 def candidates(
     prices: Prices, counts: Mapping[int, int], whole: Callable[[int], Sizes], memory: int | None
 ) -> list[int]:
-    """Sizes to pad to: those that came, or the next that the guards allow; or those that were measured.
+    """Return the sizes to pad to: those that came, or the next that the guards allow; or the measured ones.
 
     Raises:
         InputError: there are none.
@@ -48,7 +48,7 @@ def candidates(
 
 
 def at_most(found: Sequence[tuple[Any, tuple[Sizes, ...]]]) -> Best:
-    """The best with at most so many caps, from the best with exactly so many.
+    """Return the best plans with at most so many caps, from those with exactly so many.
 
     Raises:
         InputError: there is no plan at all.

@@ -1,4 +1,4 @@
-"""The best caps for traffic, along the sizes that vary in it."""
+"""The best caps for traffic, along one or two varying sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from symshape.planning.traffic import Traffic
 
 
 def best_caps(prices: Prices, seen: Traffic, limits: Limits, objective: str) -> Best:
-    """For each number of graphs the cost of the best plan with at most so many, and its caps.
+    """Return for each number of graphs the cost and the caps of the best plan with at most so many graphs.
 
     Raises:
         InputError: more than two sizes vary, nothing fits, or the objective does not.
@@ -50,14 +50,14 @@ def _advice(seen: Traffic, varying: Sequence[str]) -> str:
 
 
 def best_of_so_many(best: Best, count: int, prices: Prices, seen: Traffic, limits: Limits) -> tuple[Sizes, ...]:
-    """The caps of the best plan with at most ``count`` graphs; along two sizes, moved to cheaper places."""
+    """Return the caps of the best plan with at most ``count`` graphs; along two sizes, improved by local search."""
     caps = best[1][min(count, len(best[1])) - 1]
     varying = [name for name in prices.symbols if name in seen.varying]
     return improved(prices, seen, varying, limits, caps) if len(varying) == 2 else caps
 
 
 def least_of_so_many(best: Best, count: int, prices: Prices, seen: Traffic, limits: Limits) -> float:
-    """What no plan with at most ``count`` graphs comes under: along one size the best is known, along two a bound."""
+    """Return a lower bound on the cost of all plans with at most ``count`` graphs; along one size it is reached."""
     varying = [name for name in prices.symbols if name in seen.varying]
     if len(varying) < 2:
         return best[0][min(count, len(best[0])) - 1]

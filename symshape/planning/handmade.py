@@ -1,4 +1,4 @@
-"""The lists that people write by hand, for the same traffic and with at most as many graphs as a plan."""
+"""Handmade lists of caps for the same traffic, with at most as many graphs as a plan: the comparison."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _like_vllm(sizes: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 LISTS: dict[str, Make] = {"geometric": _geometric, "like vLLM's, thinned": _like_vllm}
-"""By name: how the list for the sizes that came is made, with at most so many caps."""
+"""The makers of lists, by name: from the sizes that came, and a maximal number of caps."""
 
 
 def compared_with(prices: Prices, seen: Traffic, graphs: int) -> dict[str, tuple[Sizes, ...]]:
-    """The caps of each kind of list, where a price is known for any size.
+    """Return the caps of each kind of list, if a price is known for any size.
 
-    Along two sizes the lists are multiplied, in the best of the ways to share the graphs out.
+    Along two sizes the lists are multiplied; the graphs are shared out in the best way.
     """
     varying = [name for name in prices.symbols if name in seen.varying]
     if prices.measured is not None or not varying:

@@ -1,4 +1,4 @@
-"""What a plan may take: graphs, memory, time to capture."""
+"""Limits of a plan: graphs, memory, time to capture."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from symshape.cost.units import amount
 from symshape.errors import InputError
 
 MOST_GRAPHS = 32
-"""Without any limit the plan takes as many graphs as bring the waste down enough, and no more than this."""
+"""The largest number of graphs of a plan without a limit, whose waste decides how many are taken."""
 
 _MANY = 256
-"""Nor more than this where only the time to capture is limited."""
+"""The largest number of graphs if only the time to capture is limited."""
 
 
 @attrs.frozen
 class Limits:
-    """At most so many graphs (``given``: somebody asked for this number), of at most so many bytes at their peak."""
+    """The largest number of graphs (``given``: the caller asked for it), and their peak memory in bytes."""
 
     graphs: int
     given: bool
@@ -30,7 +30,7 @@ class Limits:
         capture_seconds: float | None,
         seconds_a_graph: float,
     ) -> Limits:
-        """The limits from what the caller said.
+        """Return the limits from the caller's arguments.
 
         Raises:
             InputError: one is malformed, or they leave no graph.

@@ -1,4 +1,4 @@
-"""Lists of caps as people write them by hand: geometric ones, and the kind that vLLM captures."""
+"""Handmade lists of caps: geometric ones, and the sizes that vLLM captures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["geometric", "like_vllm", "thinned"]
 
 
 def geometric(least: int, greatest: int, count: int) -> tuple[int, ...]:
-    """At most ``count`` caps from ``least`` to ``greatest``, each the same factor above the one before.
+    """Return at most ``count`` caps from ``least`` to ``greatest``, in a geometric sequence.
 
     >>> geometric(1, 64, 4)
     (1, 4, 16, 64)
@@ -22,7 +22,7 @@ def geometric(least: int, greatest: int, count: int) -> tuple[int, ...]:
 
 
 def like_vllm(greatest: int) -> tuple[int, ...]:
-    """1, 2, 4, then every 8 up to 256, then every 16: the sizes that vLLM captures by default, up to ``greatest``.
+    """Return the sizes that vLLM captures by default, up to ``greatest``: 1, 2, 4, every 8 up to 256, then every 16.
 
     >>> like_vllm(40)
     (1, 2, 4, 8, 16, 24, 32, 40)
@@ -32,7 +32,7 @@ def like_vllm(greatest: int) -> tuple[int, ...]:
 
 
 def thinned(caps: Sequence[int], count: int) -> tuple[int, ...]:
-    """``count`` of the caps, evenly spread, the last one among them.
+    """Return ``count`` of the caps, evenly spread, the last one among them.
 
     >>> thinned((1, 2, 4, 8, 16, 24), 3)
     (2, 8, 24)

@@ -1,7 +1,7 @@
-"""Making a plan on a grid cheaper by moving its caps one at a time, each call taking the cheapest cap that holds it.
+"""Local search for a cheaper plan on a grid, where each call takes the cheapest cap that holds it.
 
-Bands (``two_symbols``) are a good start and no more: a call may fit a cheaper cap of another band.  A cap is moved
-along either symbol, or taken out and put where it saves most, as long as the sum gets less.
+A banded plan (``two_symbols``) is only a good start: a call may fit a cheaper cap of another band. A cap is moved along
+either symbol, or removed and put where it saves most, as long as the total cost falls.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ Number = int | float
 _STEPS = (-16, -8, -4, -2, -1, 1, 2, 4, 8, 16)
 _ROUNDS = 12
 _WIDE = 3
-"""How often a cap is taken out and put anywhere on the grid, which is slower."""
+"""The number of times that a cap is removed and put anywhere on the grid, which is slower."""
 
 
 def moved(counts: Mapping[Cell, int], prices: Mapping[Cell, Number], caps: Iterable[Cell]) -> list[Cell]:
-    """Caps on the grid that cost no more than those given.
+    """Return caps on the grid that cost no more than the given ones.
 
     Args:
         counts: how many calls have the cell as the least that holds them.
@@ -49,7 +49,7 @@ def _covers(cap: Cell, cell: Cell) -> bool:
 def _without(
     cells: Sequence[tuple[Cell, int]], prices: Mapping[Cell, Number], caps: Sequence[Cell]
 ) -> list[Number | None]:
-    """For each cell the price of the cheapest of the caps that holds it; None for none."""
+    """Return for each cell the price of the cheapest cap that holds it; None if none does."""
     ordered = sorted((prices[cap], cap) for cap in caps)
     return [next((price for price, cap in ordered if _covers(cap, cell)), None) for cell, _ in cells]
 
@@ -57,7 +57,7 @@ def _without(
 def _cost(
     cells: Sequence[tuple[Cell, int]], others: Sequence[Number | None], cap: Cell, price: Number
 ) -> Number | None:
-    """The sum with one cap more; None where a cell is held by none."""
+    """Return the total cost with one more cap; None if a cell is held by none."""
     found: Number = 0
     for (cell, count), other in zip(cells, others, strict=True):
         if _covers(cap, cell) and (other is None or price < other):
@@ -70,7 +70,7 @@ def _cost(
 
 
 def _move_one(cells: Sequence[tuple[Cell, int]], prices: Mapping[Cell, Number], caps: list[Cell], index: int) -> bool:
-    """Moves a cap to where it saves most among its neighbours (in place); whether that made the sum less."""
+    """Move a cap to the neighbour that saves most (in place); return whether the cost fell."""
     others = _without(cells, prices, caps[:index] + caps[index + 1 :])
     return _put(cells, prices, caps, index, others, _neighbours(caps[index]))
 
@@ -102,7 +102,7 @@ def _put(
 
 
 def _replace_one(cells: Sequence[tuple[Cell, int]], prices: Mapping[Cell, Number], caps: list[Cell]) -> bool:
-    """Takes out the cap that is missed least, and puts it where it saves most."""
+    """Remove the cap that is missed least, and put it where it saves most; return whether the cost fell."""
     losses: list[tuple[Number, int, list[Number | None]]] = []
     for index in range(len(caps)):
         others = _without(cells, prices, caps[:index] + caps[index + 1 :])

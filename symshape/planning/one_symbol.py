@@ -1,9 +1,9 @@
 """Caps along one symbol, chosen by dynamic programming: exactly the cheapest, for every number of caps at once.
 
-A call is padded to the least cap that holds it.  With prices ``c`` at the candidates and ``F`` calls up to each, the
-best way to serve the calls up to candidate ``j`` with ``k`` caps is the least over ``i`` of
-``best[k-1][i] + (F[j] - F[i]) * c[j]``: for each ``j`` the least of lines at ``c[j]``, which their lower envelope
-answers, in ``O(k n log n)`` in all.
+A call is padded to the least cap that holds it. Let ``c`` be the prices at the candidates, and ``F`` the calls up to
+each. The best way to serve the calls up to candidate ``j`` with ``k`` caps is the minimum over ``i`` of ``best[k-1][i]
++ (F[j] - F[i]) * c[j]``. For each ``j`` this is the minimum of lines at ``c[j]``. Their lower envelope finds it, in
+``O(k n log n)`` in all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Choices:
     parents: tuple[tuple[int, ...], ...]
 
     def caps(self, count: int) -> tuple[int, ...]:
-        """The indices of the ``count`` candidates chosen, in ascending order."""
+        """Return the indices of the ``count`` chosen candidates, in ascending order."""
         found: list[int] = []
         last = len(self.parents[0]) - 1 if self.parents else -1
         for layer in range(count, 0, -1):
@@ -39,7 +39,7 @@ class Choices:
 
 
 def choose_caps(counts: Sequence[int], prices: Sequence[Number], most: int) -> Choices:
-    """The best caps among candidates in ascending order, for each number of caps from 1 to ``most``.
+    """Return the best caps among candidates in ascending order, for each number of caps from 1 to ``most``.
 
     Args:
         counts: how many calls have the candidate as the least one that holds them.
@@ -68,9 +68,9 @@ def choose_caps(counts: Sequence[int], prices: Sequence[Number], most: int) -> C
 def _one_more(
     best: Sequence[Number | None], upto: Sequence[int], prices: Sequence[Number], rising: bool
 ) -> tuple[list[Number | None], tuple[int, ...]]:
-    """The best costs with one cap more, and which candidate is the last cap but one.
+    """Return the best costs with one more cap, and for each the candidate before the last cap.
 
-    The lines of the envelope have falling slopes; where prices rise, so does the place of the least one.
+    The lines of the envelope have falling slopes. Where prices rise, the place of the minimum rises too.
     """
     found: list[Number | None] = []
     before: list[int] = []
@@ -98,7 +98,7 @@ def _one_more(
 
 
 def _add(hull: list[tuple[int, Number, int]], slope: int, offset: Number, candidate: int) -> None:
-    """Adds a line whose slope is at most that of the last one; lines that are least nowhere go."""
+    """Add a line whose slope is at most that of the last one; remove lines that are nowhere the minimum."""
     if hull and hull[-1][0] == slope:
         if hull[-1][1] <= offset:
             return
@@ -113,7 +113,7 @@ def _add(hull: list[tuple[int, Number, int]], slope: int, offset: Number, candid
 
 
 def _least(hull: Sequence[tuple[int, Number, int]], at: Number) -> int:
-    """Which line is the least."""
+    """Return the index of the line with the least value."""
     low, high = 0, len(hull) - 1
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Choosing the sizes to compile and capture: ``symshape.plan``."""
+"""``symshape.plan``: choosing the sizes to compile and capture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from symshape.planning.traffic import Traffic
 
 OBJECTIVES = ("cost", "latency_p99")
 ENOUGH = 0.05
-"""Without a limit on the graphs: the waste that is low enough."""
+"""The waste that is low enough if the number of graphs is not limited."""
 
 
 def plan(
@@ -35,7 +35,7 @@ def plan(
     times: Mapping[Any, float] | None = None,
     seconds_a_graph: float = 0.15,
 ) -> BucketPlan:
-    """The sizes to compile and capture so that padding this traffic to them costs least.
+    """Return the sizes to compile and capture so that padding this traffic to them costs least.
 
     Args:
         fn: a :class:`symshape.Traced`, a :class:`symshape.Compiled` that has entries, or None for the product of sizes.
@@ -119,7 +119,7 @@ def _seen_by(fn: Any) -> Traffic:
 
 
 def _program(fn: Any, traffic: Any) -> Program | None:
-    """The traced program of what is planned for; of several entries, the one with most of the traffic's symbols."""
+    """Return the traced program to plan for; of several entries, the one with most of the traffic's symbols."""
     if fn is None:
         return None
     candidates: list[Program] = (
@@ -135,7 +135,7 @@ def _program(fn: Any, traffic: Any) -> Program | None:
 
 
 def _how_many(curve: Sequence[float], limits: Limits, exact: float) -> int:
-    """All that are allowed; without a limit, as many as bring the waste down enough."""
+    """Return the number of graphs: all that are allowed or, without a limit, enough for a low waste."""
     if limits.given:
         return len(curve)
     return next((k for k, cost in enumerate(curve, 1) if cost <= (1 + ENOUGH) * exact), len(curve))

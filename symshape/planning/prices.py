@@ -1,4 +1,4 @@
-"""What a call costs at sizes: a formula of a trace, the product of the sizes, or times that were measured."""
+"""The price of a call at sizes: a formula of a trace, the product of the sizes, or measured times."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Prices:
 
     @classmethod
     def of_elements(cls, symbols: Sequence[str]) -> Prices:
-        """The product of the sizes: what there is to pay where no program is known."""
+        """Return the product of the sizes as the price, for calls without a known program."""
         return cls(symbols, arithmetic.prod(symbol(name) for name in symbols), GuardSet(), unit="")
 
     def at(self, sizes: Sizes) -> int | float:
-        """The price at these sizes.
+        """Return the price at these sizes.
 
         Raises:
             InputError: prices were measured, but not here.
@@ -64,7 +64,7 @@ class Prices:
         return self._evaluate(sizes)[0]
 
     def exact(self, sizes: Sizes) -> int | float:
-        """The price of a call that is not padded; where prices were measured, the least one that holds it."""
+        """Return the price of a call that is not padded, or the least measured price that holds it."""
         if self.measured is None:
             return self.at(sizes)
         fitting = [
@@ -73,17 +73,17 @@ class Prices:
         return min(fitting, default=max(self.measured.values()))
 
     def memory(self, sizes: Sizes) -> int | None:
-        """The peak memory of a call in bytes, where it is known."""
+        """Return the peak memory of a call in bytes, if it is known."""
         return None if self._memory is None else max(self._memory(sizes))
 
     def allows(self, sizes: Sizes) -> bool:
-        """Whether a call can be padded to these sizes."""
+        """Return whether a call can be padded to these sizes."""
         if self.measured is not None and sizes not in self.measured:
             return False
         return bool(self.guards.holds(dict(zip(self.symbols, sizes, strict=True))))
 
     def as_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the prices as plain data."""
         measured = None if self.measured is None else [[list(sizes), price] for sizes, price in self.measured.items()]
         return {
             "symbols": list(self.symbols),
@@ -96,7 +96,7 @@ class Prices:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Prices:
-        """Prices from plain data."""
+        """Read prices from plain data."""
         read = guards_from_json(data["guards"])
         assert isinstance(read, GuardSet)
         measured = data["measured"]
@@ -111,12 +111,12 @@ class Prices:
 
 
 def named(symbols: Sequence[str], sizes: Sequence[int]) -> str:
-    """Sizes with their names."""
+    """Return sizes with their names."""
     return ", ".join(f"{name}={size}" for name, size in zip(symbols, sizes, strict=True))
 
 
 def measured_prices(symbols: Sequence[str], times: Mapping[Any, float] | Callable[..., float]) -> Mapping[Sizes, float]:
-    """Measured times by sizes: a mapping from a size, or from a tuple of sizes in the order of the symbols.
+    """Check measured times by sizes: a mapping from a size, or from a tuple of sizes in the order of the symbols.
 
     Raises:
         InputError: there are none, or one is no time or has other sizes.

@@ -1,4 +1,4 @@
-"""Traffic as a histogram: which sizes came, and how often.
+"""Traffic as a histogram: the number of calls for each combination of sizes.
 
 >>> traffic = Traffic.of([(1, 5), (1, 7), (1, 5)], ("batch", "length"))
 >>> traffic.counts
@@ -22,7 +22,7 @@ _LARGEST = 2**62
 
 
 class Traffic:
-    """How often calls of which sizes came.
+    """A histogram of the sizes of calls.
 
     Attributes:
         symbols: the names of the sizes.
@@ -37,7 +37,7 @@ class Traffic:
 
     @classmethod
     def of(cls, calls: Iterable[Any], symbols: Sequence[str]) -> Traffic:
-        """Traffic from calls: each an integer (for one symbol), a sequence or shape, or a mapping from symbols.
+        """Count calls: each an integer (for one symbol), a sequence or shape, or a mapping from symbols.
 
         Raises:
             InputError: there are none, or one has other sizes than the symbols, or none at all.
@@ -51,7 +51,7 @@ class Traffic:
 
     @classmethod
     def read(cls, path: str | Path, columns: Mapping[str, str] | Sequence[str]) -> Traffic:
-        """Traffic from a CSV file with a header, or from a JSONL file of objects.
+        """Read traffic from a CSV file with a header, or from a JSONL file of objects.
 
         Args:
             path: the file; ``.jsonl`` or ``.json`` is read as one JSON object a line, all else as CSV.
@@ -77,7 +77,7 @@ class Traffic:
         return cls(symbols, counts)
 
     def having(self, **sizes: int) -> Traffic:
-        """The same calls with further sizes that are the same for all of them.
+        """Return the same calls with further sizes that are the same for all of them.
 
         >>> Traffic.of([5, 7], ("length",)).having(batch=1).counts
         {(5, 1): 1, (7, 1): 1}
@@ -87,7 +87,7 @@ class Traffic:
 
     @property
     def calls(self) -> int:
-        """How many calls there were."""
+        """The number of calls."""
         return sum(self.counts.values())
 
     @cached_property
@@ -106,7 +106,7 @@ class Traffic:
         return tuple(name for name in self.symbols if name not in self.fixed)
 
     def along(self, symbols: Sequence[str]) -> dict[tuple[int, ...], int]:
-        """The histogram of some of the symbols."""
+        """Return the histogram of some of the symbols."""
         places = [self.symbols.index(name) for name in symbols]
         found: dict[tuple[int, ...], int] = {}
         for point, count in self.counts.items():

@@ -1,7 +1,7 @@
 """Caps along two symbols: bands of the first, each with caps of its own along the second.
 
-The plan is the cheapest of all such plans over a grid of candidates: for each band the best caps along the second
-symbol are known for every number of caps (``one_symbol``), and another dynamic program shares the caps out.
+The plan is the cheapest of all banded plans over a grid of candidates. For each band the best caps along the second
+symbol are known for every number of caps (``one_symbol``). Another dynamic program distributes the caps over the bands.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _State:
 def choose_bands(
     counts: Mapping[tuple[int, int], int], rows: int, columns: int, price: Callable[[int, int], Number], most: int
 ) -> Banded:
-    """The best caps on a grid of ``rows`` times ``columns`` candidates, for each number of caps from 1 to ``most``.
+    """Return the best caps on a grid of ``rows`` by ``columns`` candidates, for each number of caps up to ``most``.
 
     Args:
         counts: how many calls have the pair of candidates as the least that holds them.
@@ -77,7 +77,7 @@ def _improve(
     columns: tuple[int, ...],
     most: int,
 ) -> None:
-    """Keeps this band, served by so many caps, on top of what is best below it, where that is the cheapest yet."""
+    """Record this band, served by ``numbers`` of caps, above the best plans below it, where the sum is the least."""
     for below, state in table[first].items():
         for number in numbers:
             added = 0 if choices is None else choices.costs[number]
