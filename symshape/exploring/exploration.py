@@ -1,4 +1,4 @@
-"""What ``symshape.explore`` answers: a report that shows itself in a notebook, or is saved as a page."""
+"""The result of ``symshape.explore``: a report that shows itself in a notebook, or is saved as a page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Exploration:
         self.report = report
 
     def html(self) -> str:
-        """The page: one document with everything in it, alive without a server and without the network."""
+        """Return the page: one self-contained document, which needs no server and no network."""
         return page(self.report)
 
     def save(self, path: str | Path) -> Path:
@@ -43,7 +43,7 @@ class Exploration:
         return target
 
     def widget(self) -> Any:
-        """The same, as a widget for notebooks.
+        """Return the report as a widget for notebooks.
 
         Raises:
             ImportError: anywidget is not installed (the extra ``notebook``).
@@ -56,7 +56,7 @@ class Exploration:
         return report_html(self.report)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """The widget for a notebook that can show one, and tables for any other place."""
+        """Return the widget for a notebook that can show one, and tables for any other place."""
         static = {"text/plain": repr(self), "text/html": self._repr_html_()}
         if find_spec("anywidget") is None:
             return static

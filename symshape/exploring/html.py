@@ -1,4 +1,4 @@
-"""How a trace looks in a notebook.  All text of the user's program is escaped."""
+"""A trace as HTML for notebooks.  All text of the user's program is escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from symshape.graph.text import text
 
 
 class HasProgram(Protocol):
-    """What has been traced, such as a :class:`symshape.Traced`."""
+    """A traced function, such as a :class:`symshape.Traced`."""
 
     @property
     def program(self) -> Program:
@@ -20,7 +20,7 @@ class HasProgram(Protocol):
 
 
 def traced_html(traced: HasProgram) -> str:
-    """A traced function: its symbols, inputs, guards with their origins, outputs, and (folded) its ops."""
+    """Return a traced function as HTML: symbols, inputs, guards with their origins, outputs, and (folded) ops."""
     program = traced.program
     ops = len(program.graph.nodes)
     heading = f"<b>{escape(program.name)}</b>: {ops} ops, {len(program.guards)} guards"
@@ -30,5 +30,5 @@ def traced_html(traced: HasProgram) -> str:
 
 
 def table_html(table: Table) -> str:
-    """One table."""
+    """Return one table as HTML."""
     return html.table(table.columns, table.rows, caption=table.title, code=table.code)

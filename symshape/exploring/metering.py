@@ -24,7 +24,7 @@ Arguments = Mapping[str, torch.Tensor]
 
 
 class Meter:
-    """What the graphs of one way of running did: how many were compiled, how often they ran, for how long (ns)."""
+    """The runs of the graphs of one way of running: how many were compiled, how often they ran, for how long (ns)."""
 
     __slots__ = ("compiles", "inside_ns", "runs")
 
@@ -34,7 +34,7 @@ class Meter:
         self.inside_ns = 0
 
     def metered(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """``run``, with its time and its runs counted."""
+        """Return ``run`` with its time and its runs counted."""
 
         def timed(*args: Any) -> Any:
             start = time.perf_counter_ns()
@@ -100,19 +100,19 @@ class Lane:
         self.records: list[CallRecord] = []
 
     def call(self, arguments: Arguments) -> Any:
-        """The result of one call."""
+        """Return the result of one call."""
         return self.fn(**arguments)
 
     def settle(self) -> None:
-        """After a call: meter what is new."""
+        """Meter new graphs after a call."""
 
     @property
     def fallbacks(self) -> list[events.RunnerFallback]:
-        """Fallbacks that the way itself announced."""
+        """Return the fallbacks that the way itself announced."""
         return []
 
     def close(self) -> None:
-        """The lane is not used any more."""
+        """Release the lane."""
 
 
 @attrs.frozen
@@ -144,7 +144,7 @@ class Summary:
 
     @classmethod
     def of(cls, lane: Lane, calls: int) -> Summary:
-        """The figures of a lane that ran a stream of ``calls`` calls twice."""
+        """Return the figures of a lane that ran a stream of ``calls`` calls twice."""
         first, second = lane.records[:calls], lane.records[calls:]
         hits = [r for r in lane.records if not r.compiled and not r.fell_back]
         return cls(
@@ -166,7 +166,7 @@ def _median(values: list[float]) -> float | None:
 
 
 def difference(got: Any, wanted: Any) -> str:
-    """How a result differs from eager's (structure, dtype, shape, values within rounding); empty if it does not."""
+    """Return the difference of a result from eager's (structure, dtype, shape, values within rounding), or ``""``."""
     got_leaves, got_tree = pytree.tree_flatten(got)
     leaves, tree = pytree.tree_flatten(wanted)
     if got_tree != tree:
@@ -191,7 +191,7 @@ def run_stream(
     passes: int = 2,
     tick: Callable[[], object] = lambda: None,
 ) -> None:
-    """Sends every call through eager and all lanes in turn, ``passes`` times; the lanes' ``records`` tell the rest.
+    """Send every call through eager and all lanes in turn, ``passes`` times; the lanes keep their ``records``.
 
     The lane that goes first changes from call to call.  ``tick`` is called after each call of the stream.
     """
@@ -249,7 +249,7 @@ def _synchronizer(model: torch.nn.Module) -> Callable[[], object]:
 
 @contextmanager
 def closing(lanes: Sequence[Lane]) -> Iterator[None]:
-    """Closes the lanes at the end, whatever happens."""
+    """Close the lanes at the end, also after an error."""
     try:
         yield
     finally:

@@ -43,18 +43,18 @@ mountPage(document);
 
 @cache
 def asset(name: str) -> str:
-    """The text of a file in ``assets``."""
+    """Return the text of a file in ``assets``."""
     return resources.files("symshape.exploring").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
-    """All scripts as one module, whose default export is what anywidget asks for."""
+    """Return all scripts as one module, whose default export is the one that anywidget expects."""
     return "\n".join(asset(f"{name}.js") for name in SCRIPTS)
 
 
 def embedded(json: str) -> str:
-    r"""JSON as it may stand inside a script element.
+    r"""Return JSON escaped for a script element.
 
     >>> print(embedded('{"a":"</script><!--"}'))
     {"a":"\u003c/script>\u003c!--"}
@@ -63,7 +63,7 @@ def embedded(json: str) -> str:
 
 
 def page(report: Report) -> str:
-    """The whole page.
+    """Return the whole page.
 
     >>> page(Report("nothing", "guards", [], [], [], [])).count("<script")
     2

@@ -1,4 +1,4 @@
-"""Pictures of traffic and of what a plan makes of it; they need matplotlib (the extra ``notebook``)."""
+"""Plots of traffic and of a plan for it; they need matplotlib (the extra ``notebook``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plan_pictures(
     exact: float,
     axes: Any = None,
 ) -> Any:
-    """Two pictures beside each other: calls by size with the caps, and padding by the number of graphs.
+    """Draw two plots beside each other: calls by size with the caps, and padding by the number of graphs.
 
     Args:
         symbols: the one or two sizes that are drawn.

@@ -6,7 +6,7 @@ from symshape.exploring.tables import Table
 
 
 def table_text(table: Table) -> str:
-    """The table in columns of one width, numbers to the right.
+    """Return the table in columns of one width, numbers to the right.
 
     >>> print(table_text(Table("sizes", ("name", "n"), (("a", "1"), ("bc", "10")), numbers=frozenset({"n"}))))
     sizes

@@ -1,4 +1,4 @@
-"""A bar that fills while something long is done, where ``rich`` is installed."""
+"""A progress bar, if ``rich`` is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(title: str, total: int, *, shown: bool = True) -> Iterator[Callable[[str], None]]:
-    """While it lasts, what is answered moves the bar on by one and names what comes next; nothing shows without rich.
+    """Show a progress bar within the block. The yielded function advances it and names the next step.
 
     >>> with progress_bar("capturing", 2, shown=False) as step:
     ...     step("the second")

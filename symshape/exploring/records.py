@@ -1,6 +1,6 @@
-"""What a report shows, as plain data: records that become JSON, written by ``symshape.frontends.exploration``.
+"""The contents of a report, as plain data: records that become JSON, written by ``symshape.frontends.exploration``.
 
-Numbers that other records refer to are positions: of an origin in ``Report.origins``, a program in ``Report.programs``,
+Numbers that refer to other records are positions: of an origin in ``Report.origins``, a program in ``Report.programs``,
 a slot in ``Space.slots``, a formula in ``ProgramRecord.formulas``, a register of the tape beside it.
 """
 
@@ -16,7 +16,7 @@ from guards.text.escaping import encodable
 from symshape.exploring.serving_records import ServingRecord
 
 VERSION = 1
-"""Of the format; what reads a report checks it."""
+"""The version of the format, which readers of a report check."""
 
 
 @attrs.frozen
@@ -34,7 +34,7 @@ class TapeRecord:
 
 @attrs.frozen
 class OriginRecord:
-    """A line of the user's program, or what else asked.
+    """A line of the user's program, or another origin of a question.
 
     Attributes:
         place: the file's name and the line, in short; empty if there is none.
@@ -53,7 +53,7 @@ class OriginRecord:
 
 @attrs.frozen
 class SlotRecord:
-    """An integer that one may turn.
+    """An integer of a call that readers can vary.
 
     Attributes:
         name: a short name (``s0``), for formulas.
@@ -161,7 +161,7 @@ class PointRecord:
 
 @attrs.frozen
 class Space:
-    """What can be asked about calls of one structure: the integers, and the entries that wait for them, in order.
+    """The calls of one structure: their integers, and the entries that may serve them, in order.
 
     Attributes:
         label: what tells this structure from the others; empty if there are no others.
@@ -280,7 +280,7 @@ class TransformedStepRecord:
 
 @attrs.frozen
 class TransformedRecord:
-    """A program as it runs, where that is not as it was traced.
+    """A program as it runs, if that differs from the program as traced.
 
     Attributes:
         how: ``padded`` or ``fused``.
@@ -354,7 +354,7 @@ class MomentRecord:
 
 @attrs.frozen
 class Report:
-    """All that a page shows.
+    """The contents of a page.
 
     Attributes:
         title: what is shown.
@@ -379,12 +379,12 @@ class Report:
     version: int = VERSION
 
     def to_data(self) -> dict[str, Any]:
-        """The report as dictionaries, lists, texts and numbers; what is left at its default is left out."""
+        """Return the report as dictionaries, lists, texts and numbers; defaults are left out."""
         found: dict[str, Any] = _plain(self)
         return found
 
     def to_json(self) -> str:
-        """The report as JSON on one line."""
+        """Return the report as JSON on one line."""
         return json.dumps(self.to_data(), separators=(",", ":"), ensure_ascii=False)
 
 

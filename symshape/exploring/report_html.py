@@ -1,4 +1,4 @@
-"""A report without scripts: the tables that a notebook shows where it cannot show more. All text is escaped."""
+"""A report without scripts: tables, for notebooks that can show nothing else. All text is escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUIET = ("range", "static", "layout")
 
 
 def report_html(report: Report) -> str:
-    """The report as headings and tables."""
+    """Return the report as headings and tables."""
     facts = ", ".join(f"{escape(name)} {escape(value)}" for name, value in report.facts)
     parts = [f"<p><b>{escape(report.title)}</b>: {facts}</p>"]
     parts += [_space(space, report) for space in report.spaces]
@@ -82,7 +82,7 @@ def _outputs(entry: EntryRecord, report: Report) -> str:
 
 
 def _serving(entry: EntryRecord) -> str:
-    """The buckets of what is padded with their figures, and below them what came of each symbol."""
+    """Return the buckets of padded programs with their figures, and below them the sizes that came for each symbol."""
     rows = [_bucket_row(part, bucket) for part in entry.serving for bucket in part.buckets[:_MOST]]
     rows += [_as_it_is(part) for part in entry.serving if not part.buckets]
     if not rows:

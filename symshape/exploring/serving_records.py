@@ -1,4 +1,4 @@
-"""What a report shows of what serves calls, as plain data: padded programs for ranges of sizes, with their figures."""
+"""The part of a report on what serves calls, as plain data: padded programs for ranges of sizes, with their figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BucketRecord:
 
 @attrs.frozen
 class ServingRecord:
-    """What serves a program, or one piece of it.
+    """The server of a program, or of one piece of it.
 
     Attributes:
         part: which piece; empty for the whole program.

@@ -1,4 +1,4 @@
-"""The region map without scripts: an SVG of who serves which sizes, for the two that vary most."""
+"""The region map without scripts: an SVG of the entries by size, for the two sizes that vary most."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from guards.terms.tape import run_tape
 from symshape.exploring.records import Space
 
 COLOURS = ("#4477aa", "#e29534", "#3f9c6b", "#c75b7a", "#8867b8", "#7fb8dd", "#a8a432", "#8c6d5a")
-"""Of entries by position, as on the page."""
+"""The colours of entries by position, as on the page."""
 _CELLS = (64, 36)
 _PICTURE = (680, 396)  # pixels: the map fills GitHub's column of some 750
 _MARGIN = 66  # pixels left of the map, for numbers of up to five digits and the name of the size
@@ -20,7 +20,7 @@ _MARGIN = 66  # pixels left of the map, for numbers of up to five digits and the
 
 @attrs.frozen
 class _Axis:
-    """One edge of the map: the slots that turn together, their name, and the values that are shown."""
+    """One edge of the map: the slots that vary together, their name, and the values that are shown."""
 
     slots: tuple[int, ...]
     label: str
@@ -86,7 +86,7 @@ def _edges(across: _Axis, up: _Axis, width: int, height: int) -> str:
 
 
 def _ticks(cells: int) -> range:
-    """Return the positions of at most nine cells, evenly apart, that get a number."""
+    """Return the positions of at most nine cells, evenly spaced, that get a number."""
     step = 1
     while cells // step > 8:
         step *= 2
@@ -94,7 +94,7 @@ def _ticks(cells: int) -> range:
 
 
 def _cell(space: Space, across: _Axis, x: int, up: _Axis, y: int) -> tuple[int, bool] | None:
-    """Who serves a pair, and whether a pair in between (if there is one) is served otherwise; None for nobody."""
+    """Return the entry that serves a pair (None for none), and whether a pair in between is served by another."""
     found = _serving(space, across, x, up, y)
     if found is None:
         return None

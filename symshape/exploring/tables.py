@@ -1,4 +1,4 @@
-"""What a trace found, as tables of text: the data behind the notebook displays and the terminal's tables."""
+"""The results of a trace as tables of text: the data behind the notebook displays and the terminal's tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Table:
 
 
 def symbols_table(program: Program) -> Table:
-    """Each symbol: its value in the example call, where it is read (or was born), and its policy."""
+    """Return a table of the symbols: example value, source (or origin), and policy."""
     rows = tuple(
         (symbol.name, "" if symbol.hint is None else str(symbol.hint), _whence(symbol), symbol.policy.value)
         for symbol in program.symbols.values()
@@ -53,7 +53,7 @@ def symbols_table(program: Program) -> Table:
 
 
 def guards_table(program: Program) -> Table:
-    """Each guard in symbols and in the caller's words, with the line that needed it and the op and rule that asked."""
+    """Return a table of the guards, in symbols and in the caller's words, with the line, the op and the rule."""
     names = spelled(program.sources)
     rows = tuple((guard.text(), guard.text(names), *origin_cells(guard)) for guard in program.guards)
     return Table(
@@ -65,7 +65,7 @@ def guards_table(program: Program) -> Table:
 
 
 def short_guards_table(program: Program) -> Table:
-    """Each guard in symbols, and its origin in one cell: for narrow places."""
+    """Return a narrow table of the guards, with the origin in one cell."""
     rows = tuple((guard.text(), _origin_lines(guard)) for guard in program.guards)
     return Table(f"guards ({len(rows)})", ("guard", "needed by"), rows, code=frozenset({"guard"}))
 
@@ -76,18 +76,18 @@ def _origin_lines(guard: Guard) -> str:
 
 
 def origin_cells(guard: Guard) -> tuple[str, str, str]:
-    """A guard's origin as file and line, source text, and the op or rule that asked."""
+    """Return a guard's origin as file and line, source text, and the op or rule that asked."""
     return ("", "", "") if guard.origin is None else guard.origin.cells
 
 
 def inputs_table(program: Program) -> Table:
-    """Each tensor argument with its sizes as formulas."""
+    """Return a table of the tensor arguments with their sizes as formulas."""
     rows = tuple((each.path, describe_spec(each.value.spec)) for each in program.graph.inputs)
     return Table(f"inputs ({len(rows)})", ("argument", "tensor"), rows, code=frozenset({"argument", "tensor"}))
 
 
 def outputs_table(program: Program) -> Table:
-    """Each output with its sizes as formulas, and in the caller's words where a symbol has no name of the caller's.
+    """Return a table of the outputs with their sizes as formulas, in the caller's words where needed.
 
     A formula that a guard makes equal to a symbol is shown as that symbol.
     """

@@ -1,4 +1,4 @@
-"""Tables in a terminal: in columns where every word fits the width, else one row below the other."""
+"""Tables in a terminal: in columns if every word fits the width, else one row below the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from symshape.exploring.tables import Table
 
 _TALLEST = 6
-"""Lines of a cell; a table with a taller one is easier to read row by row."""
+"""The largest number of lines of a cell; a table with a taller one is shown row by row."""
 
 
 class TerminalTable:
@@ -33,7 +33,7 @@ class TerminalTable:
         self.caption = f"and {left} more" if left else ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Draw columns if no word has to be broken for that, else rows one below the other."""
+        """Draw columns if that breaks no word, else rows one below the other."""
         widths = self._widths(options.max_width)
         if widths is not None:
             yield self._in_columns(widths)
@@ -92,7 +92,7 @@ class TerminalTable:
 
 
 def terminal_table(table: Table, *, limit: int | None = None) -> TerminalTable:
-    """The table for a rich console; rows beyond ``limit`` are only counted.  Markup in texts is not read."""
+    """Return the table for a rich console; rows beyond ``limit`` are only counted. Markup in texts is not read."""
     return TerminalTable(table, limit)
 
 

@@ -1,4 +1,4 @@
-"""Real traffic as a stream of shapes: requests of a recorded trace, put together into batches as a server would.
+"""Recorded traffic as a stream of shapes: requests, put together into batches as a server would.
 
 >>> requests = bundled_requests(3)
 >>> [request.context_tokens for request in requests]
@@ -24,7 +24,7 @@ ATTRIBUTION = "Azure Public Dataset (Microsoft, CC-BY 4.0), LLM inference trace,
 
 @attrs.frozen
 class Request:
-    """One request: when it came (seconds after the first), and how long its prompt and its answer were (tokens)."""
+    """One request: its arrival time (seconds after the first), and the lengths of prompt and answer (tokens)."""
 
     arrival_s: float
     context_tokens: int
@@ -39,7 +39,7 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """How many requests."""
+        """The number of requests."""
         return len(self.lengths)
 
     @property
@@ -52,7 +52,7 @@ class Batch:
 
 
 def read_requests(lines: Iterable[str], count: int | None = None) -> tuple[Request, ...]:
-    """The first ``count`` requests of a trace in the format of the Azure Public Dataset (CSV with a header).
+    """Return the first ``count`` requests of a trace in the format of the Azure Public Dataset (CSV with a header).
 
     Raises:
         InputError: a column is missing, or a row cannot be read.
@@ -73,7 +73,10 @@ def read_requests(lines: Iterable[str], count: int | None = None) -> tuple[Reque
 
 
 def bundled_requests(count: int | None = None) -> tuple[Request, ...]:
-    """The first ``count`` requests of the sample that ships with symshape (2,000; see ``symshape/data/README.md``)."""
+    """Return the first ``count`` requests of the sample that ships with symshape (2,000).
+
+    See ``symshape/data/README.md``.
+    """
     with resources.files("symshape.data").joinpath(SAMPLE).open(encoding="utf-8") as lines:
         return read_requests(lines, count)
 
@@ -81,7 +84,7 @@ def bundled_requests(count: int | None = None) -> tuple[Request, ...]:
 def batches(
     requests: Sequence[Request], *, window_s: float, max_batch: int = 8, longest: int | None = None
 ) -> tuple[Batch, ...]:
-    """Requests as batches: a batch takes what arrives within ``window_s`` seconds of its first request.
+    """Group requests into batches: a batch takes the requests within ``window_s`` seconds of its first one.
 
     Args:
         requests: in order of arrival.

@@ -10,7 +10,7 @@ from symshape.exploring.records import Report
 
 
 class ReportWidget(anywidget.AnyWidget):
-    """Shows a report; all that it does happens in the browser."""
+    """The widget that shows a report; all that it does happens in the browser."""
 
     _esm = script()
     _css = asset("report.css")
@@ -18,5 +18,5 @@ class ReportWidget(anywidget.AnyWidget):
 
 
 def widget_of(report: Report) -> ReportWidget:
-    """The widget that shows a report."""
+    """Return the widget that shows a report."""
     return ReportWidget(data=report.to_data())
