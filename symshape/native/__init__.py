@@ -1,4 +1,4 @@
-"""The extensions in C++: where each is found, and how it is compiled for the torch that is installed.
+"""The C++ extensions: where each is found, and how it is compiled for the installed torch.
 
 ``extensions`` is the list of them, which ``setup.py`` reads too.  ``loader`` imports one, from beside its source
 (``make``, or a wheel that was built with torch at hand) or from ``cache``, a folder of this user's.  ``building``

@@ -1,4 +1,4 @@
-"""``python -m symshape.native``: compile the extensions for the torch that is installed, now, and wait."""
+"""``python -m symshape.native``: compile the C++ extensions for the installed torch, now, and wait."""
 
 from __future__ import annotations
 

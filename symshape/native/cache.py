@@ -63,7 +63,7 @@ def folder() -> Path:
 
 
 def is_cached(place: str) -> bool:
-    """Return whether a file lies in the cache."""
+    """Return whether a file is in the cache."""
     return root() in Path(place).parents
 
 

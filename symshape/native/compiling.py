@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 _AT_ONCE = 2
-"""Compilers at once; each takes up to 1 GB of memory for torch's headers."""
+"""The number of compilers that run at once; each takes up to 1 GB of memory for torch's headers."""
 _LONGEST = 1800.0
-"""Seconds after which a compiler is given up."""
+"""The time limit of a compiler, in seconds."""
 _LINES = 12
-"""Lines of a compiler's message that are kept."""
+"""The number of lines of a compiler's message that are kept."""
 
 
 def compile_all(
     plan: Mapping[str, Any], *, again: bool, wait: bool, say: Callable[[str], object] = lambda text: None
 ) -> bool:
-    """Compile what the plan asks for into its folder, unless that is there; return whether this process did it.
+    """Compile what the plan asks for into its folder, unless it exists; return whether this process did it.
 
     Args:
         plan: what to compile, and where to.

@@ -1,4 +1,4 @@
-"""The list of extensions in C++, and the flags that compile them.
+"""The list of C++ extensions, and the flags that compile them.
 
 ``setup.py`` runs this file where torch is not installed: it imports the standard library alone.
 """

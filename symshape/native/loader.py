@@ -1,4 +1,4 @@
-"""The one importer of the extensions in C++: each from beside its source, or from this user's cache.
+"""The one importer of the C++ extensions: each from beside its source, or from this user's cache.
 
 ``SYMSHAPE_NATIVE=0`` leaves all of them out, ``SYMSHAPE_NATIVE=built`` uses what is there and never starts a compiler.
 """

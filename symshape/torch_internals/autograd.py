@@ -1,4 +1,4 @@
-"""Autograd's own state: hooks on what it saves and on its nodes, levels of forward mode, switches."""
+"""Autograd's own state: hooks on saved tensors and on nodes, levels of forward mode, switches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ saving: Any = needed("torch._C._autograd")  # its functions are looked up at eac
 top_saving_hooks: Callable[[bool], Any] = optional(
     "torch._C._autograd._top_saved_tensors_default_hooks", lambda ignore_tracing: None
 )
-"""``top_saving_hooks(True)``: the innermost hooks for what autograd saves; None where there are none."""
+"""``top_saving_hooks(True)``: the innermost saved-tensor hooks; None if there are none."""
 HookMixin: Any = needed("torch.autograd.function._HookMixin")
 enter_dual_level: Callable[[], int] = needed("torch._C._enter_dual_level")
 exit_dual_level: Callable[..., None] = needed("torch._C._exit_dual_level")

@@ -1,4 +1,4 @@
-"""Dynamo's notes of the graph that is being compiled."""
+"""Dynamo's state of the graph that is being compiled."""
 
 from __future__ import annotations
 

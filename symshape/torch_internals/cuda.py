@@ -10,12 +10,12 @@ from symshape.torch_internals.private import optional
 current_stream: Callable[[int], int] = optional("torch._C._cuda_getCurrentRawStream", lambda device: 0)
 """The raw current stream of a device."""
 is_capturing: Callable[[], bool] = optional("torch._C._cuda_isCurrentStreamCapturing", lambda: False)
-"""Whether somebody captures on the current stream.  Not to be asked in CPU builds, where it may raise."""
+"""Return whether the current stream is being captured.  May raise in CPU builds."""
 end_allocation: Callable[[int, Any], None] = optional("torch._C._cuda_endAllocateToPool", lambda device, pool: None)
-"""Tells the allocator of a device that memory comes from a pool no more."""
+"""Tell the allocator of a device that no more memory comes from a pool."""
 release_pool: Callable[[int, Any], None] = optional("torch._C._cuda_releasePool", lambda device, pool: None)
-"""Tells the allocator of a device that one graph less has a pool."""
+"""Tell the allocator of a device that one graph less uses a pool."""
 storage_at: Callable[..., Any] | None = optional("torch._C._construct_storage_from_data_pointer", None)
-"""Makes a storage over memory that belongs to somebody else."""
+"""Make a storage over memory that somebody else owns."""
 compile_kernel: Callable[[str, str], Any] | None = optional("torch.cuda._compile_kernel", None)
 """Compiles CUDA source with NVRTC and loads it on the current device; returns the kernel of a name."""

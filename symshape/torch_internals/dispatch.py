@@ -1,4 +1,4 @@
-"""Torch's dispatcher: its keys, and the modes that are entered around a call."""
+"""Torch's dispatcher: its keys, and the dispatch and function modes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ python_dispatch: Any = needed("torch.utils._python_dispatch")
 note_mode_in_cpp: Callable[[bool], object] = optional(
     "torch._C._dynamo.guards.set_is_in_mode_without_ignore_compile_internals", lambda inside: None
 )
-"""Tells C++ whether a mode is entered that does not ignore what a compiler does inside."""
+"""Tell C++ whether a mode is entered that does not ignore compile internals."""
 
 if TYPE_CHECKING:
     from torch._C import DispatchKey as DispatchKey

@@ -1,4 +1,4 @@
-"""Dynamo's ways to hand over a graph.  Importing this module loads Dynamo."""
+"""Dynamo's ways to pass on a graph. Importing this module loads Dynamo."""
 
 from __future__ import annotations
 

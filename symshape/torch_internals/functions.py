@@ -1,8 +1,8 @@
-"""Calls of ``torch.autograd.Function.apply``, seen while a program is traced.
+"""Watching calls of ``torch.autograd.Function.apply`` while a program is traced.
 
-``apply`` is a Python function in torch 2.11 to 2.13: its code is replaced for the time of a trace.  In torch 2.14 it is
-a method of C, which reads ``_backward_cls``, ``forward`` and ``setup_context`` from the class: there the metaclass
-answers these reads for the time of a trace.
+In torch 2.11 to 2.13 ``apply`` is a Python function: its code is replaced for the time of a trace. In torch 2.14 it is
+a C method, which reads ``_backward_cls``, ``forward`` and ``setup_context`` from the class: the metaclass answers these
+reads for the time of a trace.
 """
 
 from __future__ import annotations
@@ -18,16 +18,22 @@ import attrs
 import torch
 
 End = Callable[[tuple[Any, ...], Mapping[str, Any], Any, Any], None]
-"""Told of the arguments of a call by position and by name, its result, and autograd's node (None: see the result)."""
+"""The callback at the end of a call: arguments by position and by name, result, and autograd's node.
+
+Where the node is None, the result shows it.
+"""
 Begin = Callable[[Any], End | None]
-"""Told of the class whose ``apply`` is called; answers what is told of the end of the call, or None."""
+"""The callback at the start of a call: the class whose ``apply`` is called.
+
+It returns the callback for the end, or None.
+"""
 
 _FUNCTION = torch.autograd.Function
 _NAME = "symshape_apply"
 
 
 def calls_watched(begin: Begin) -> AbstractContextManager[None]:
-    """Inside, this thread's calls of ``Function.apply`` are told, by whatever name ``apply`` is called.
+    """Report this thread's calls of ``Function.apply`` within the block, by whatever name ``apply`` is called.
 
     The arguments and the result that ``begin``'s answer is told are those of ``forward`` where ``apply`` is a method
     of C: its result is then not yet part of autograd's graph.
@@ -39,7 +45,7 @@ def calls_watched(begin: Begin) -> AbstractContextManager[None]:
 
 
 def _replacement() -> FunctionType:
-    """The function whose code ``Function.apply`` runs while calls are watched; it has torch's free variable."""
+    """Return the function whose code ``Function.apply`` runs while calls are watched; it has torch's free variable."""
     __class__: Any = None
 
     def apply(cls, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -56,12 +62,12 @@ def _python_apply() -> FunctionType | None:
 
 REPLACEMENT = _replacement()
 APPLY = _python_apply()
-"""``Function.apply``, where it is a function of Python."""
+"""``Function.apply``, if it is a Python function; else None."""
 _OWN: Any = APPLY and FunctionType(APPLY.__code__, APPLY.__globals__, "apply", APPLY.__defaults__, APPLY.__closure__)
 
 
 def unwatched(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``Function.apply`` of a thread that began to call it while another thread traced."""
+    """Run ``Function.apply`` for a thread that began the call while another thread traced."""
     run = partial(_OWN, cls)
     return run(*args, **kwargs)
 
@@ -93,7 +99,7 @@ def _by_code(begin: Begin) -> Iterator[None]:
 
 @attrs.define(eq=False)
 class _Call:
-    """A call of ``apply`` that has begun: the class, autograd's node, and the name that C reads next to call it."""
+    """A call of ``apply`` that has begun: the class, autograd's node, and the name that C reads next."""
 
     cls: Any
     node: Any
@@ -125,7 +131,7 @@ class _Call:
 
 
 def _as_views(result: Any, given: Set[int]) -> Any:
-    """The result of ``forward`` with views of arguments that it returns, which ``apply`` makes of them otherwise.
+    """Return the result of ``forward`` with views of the arguments that it returns, which ``apply`` would make.
 
     Args:
         result: what ``forward`` returned.
@@ -137,7 +143,7 @@ def _as_views(result: Any, given: Set[int]) -> Any:
 
 
 class _Reads(threading.local):
-    """This thread's trace, and the call of ``apply`` that its C code is in, between two reads of the class."""
+    """The state of this thread: its trace, and the call of ``apply`` whose C code is between two reads of the class."""
 
     begin: Begin | None = None
     call: _Call | None = None
@@ -149,7 +155,7 @@ _lock = threading.Lock()
 
 
 def _read(cls: Any, name: str) -> Any:
-    """Read an attribute of a subclass of ``Function`` while some thread traces."""
+    """Return an attribute of a subclass of ``Function``, read while some thread traces."""
     found = type.__getattribute__(cls, name)
     begin, call = _reads.begin, _reads.call
     if begin is None:
@@ -164,7 +170,7 @@ def _read(cls: Any, name: str) -> Any:
 
 
 def _begun(cls: Any, make: Callable[[], Any], end: End) -> Any:
-    """Make autograd's node of a call."""
+    """Begin a call: make autograd's node."""
     node = make()
     _reads.call = _Call(cls, node, end)
     return node

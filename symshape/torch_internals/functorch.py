@@ -1,4 +1,4 @@
-"""The transforms of ``torch.func``: the stack of those that are around a call, and the tensors that they wrap."""
+"""The transforms of ``torch.func``: the stack of the active ones, and the tensors that they wrap."""
 
 from __future__ import annotations
 

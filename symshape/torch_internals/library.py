@@ -1,4 +1,4 @@
-"""What is registered for operators beside their kernels, and operators of higher order."""
+"""Registrations for operators beside their kernels, and higher-order operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of torch that have no public name: C++ ones behind ``torch`` and ``torch.nn.functional``, and switches."""
+"""Functions of torch without a public name: C++ ones behind ``torch`` and ``torch.nn.functional``, and switches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from symshape.torch_internals.private import needed, optional
 variable_functions: Any = needed("torch._C._VariableFunctions")
 nn: Any = needed("torch._C._nn")
 may_overlap_itself: Callable[[Any], int] = optional("torch._debug_has_internal_overlap", lambda tensor: 2)
-"""Says quickly whether elements of a tensor share memory: 0 no, 1 yes, 2 too hard to say."""
+"""Return quickly whether elements of a tensor share memory: 0 no, 1 yes, 2 too hard to decide."""
 softmax: Any = needed("torch._softmax")
 asserting: Any = optional("torch._assert", None)
 checking: Any = needed("torch._check_with")

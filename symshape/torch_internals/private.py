@@ -1,7 +1,7 @@
-"""How symshape reaches private parts of torch, and what it does in a torch that lacks one.
+"""Access to private parts of torch, and stand-ins in a torch that lacks one.
 
-Private parts were seen working in torch ``OLDEST`` to ``NEWEST``.  Any other torch is told of once, by a warning.  A
-part that is missing there is a stand-in: symshape imports, and calls are served without it, or run eagerly.
+The private parts were seen to work in torch ``OLDEST`` to ``NEWEST``. Any other torch causes one warning. Where a part
+is missing, symshape still imports; calls are then served without that part, or run eagerly.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _stand_in(path: str) -> Any:
 
 
 def warn_of_version(version: str = torch.__version__, warn: Callable[..., object] = warnings.warn) -> None:
-    """Warn where symshape was never run with this version of torch."""
+    """Warn if symshape was never run with this version of torch."""
     if not _numbers(OLDEST) <= _numbers(version) <= _numbers(NEWEST):
         warn(
             f"symshape was seen working with torch {OLDEST} to {NEWEST}, and this is torch {version}. Where it lacks a "

@@ -1,4 +1,4 @@
-"""Torch's trees of containers: how nested arguments are taken apart into leaves and put together again."""
+"""Torch's pytrees: flattening of nested containers into leaves, and unflattening."""
 
 from __future__ import annotations
 
