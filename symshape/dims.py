@@ -1,4 +1,4 @@
-"""Dimension policies: what the caller says about a size, and how ``dynamic=...`` spells it for a whole call.
+"""Dimension policies: the caller's statements on sizes, and their spelling in ``dynamic=...``.
 
 >>> Dim("batch", min=1, max=64, multiple_of=8)
 Dim('batch', min=1, max=64, multiple_of=8)
@@ -17,7 +17,7 @@ from symshape.errors import DimError
 
 
 class Policy(Enum):
-    """What tracing may do with one size."""
+    """The policy for one size: what tracing may do with it."""
 
     STATIC = "static"
     """The size is a constant of the program."""
@@ -82,11 +82,11 @@ class Dim:
 
 
 DimLike = Dim | Policy | int | str | None
-"""What may stand for one dimension: a Dim, a policy (or its name), ``None`` (static), a string (a Dim of that name)."""
+"""A statement on one dimension: a Dim, a policy (or its name), ``None`` (static), a string (a Dim of that name)."""
 
 
 def normalize(value: object, where: str) -> Dim | Policy:
-    """One dimension's spelling as a ``Dim`` or a ``Policy``; torch.export's ``Dim`` and ``Dim.AUTO`` hints included.
+    """Return the ``Dim`` or ``Policy`` for one dimension's spelling; torch.export's hints are accepted too.
 
     Raises:
         DimError: ``value`` means nothing here; ``where`` names the dimension in the message.
@@ -124,7 +124,7 @@ def _from_export(value: object, where: str) -> Dim | Policy:
 
 
 def per_dimension(spec: object, ndim: int, where: str) -> dict[int, Dim | Policy]:
-    """A tensor's spelling (mapping from dimension, sequence, or one policy for all) as a policy for each dimension.
+    """Return a policy for each dimension of a tensor, from a mapping, a sequence, or one policy for all.
 
     Raises:
         DimError: a dimension that does not exist, or a sequence of the wrong length.

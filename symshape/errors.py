@@ -16,7 +16,7 @@ class SymShapeError(Exception):
     """Root of symshape's own errors."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Notes the error for :func:`refusals_noted`."""
+        """Note the error for :func:`refusals_noted`."""
         made = super().__new__(cls, *args, **kwargs)
         if not issubclass(cls, ProgramError):
             note_refusal(made)
@@ -24,7 +24,7 @@ class SymShapeError(Exception):
 
 
 def note_refusal(error: BaseException) -> None:
-    """Notes an error for :func:`refusals_noted`."""
+    """Note an error for :func:`refusals_noted`."""
     noted = _noted.get()
     if noted is not None:
         noted.append(error)
@@ -32,7 +32,10 @@ def note_refusal(error: BaseException) -> None:
 
 @contextlib.contextmanager
 def refusals_noted() -> Iterator[list[BaseException]]:
-    """The errors made inside, but for those that eager raises too: a program may catch what it was never to see."""
+    """Collect the errors made within the block, except those that eager raises too.
+
+    A program may catch errors that it was never meant to see.
+    """
     found: list[BaseException] = []
     token = _noted.set(found)
     try:
@@ -92,7 +95,7 @@ class UntestedTorchWarning(UserWarning):
 
 
 class FallbackWarning(UserWarning):
-    """A compiled function runs as it is, for calls that cannot be traced; the message has the reason and the line."""
+    """A compiled function runs eagerly, for calls that cannot be traced; the message has the reason and the line."""
 
 
 @attrs.define(auto_exc=True, str=False)
@@ -160,7 +163,7 @@ _assertion_errors: dict[type[Exception], type[RuntimeAssertionError]] = {}
 
 
 def assertion_error_of(kind: type[Exception]) -> type[RuntimeAssertionError]:
-    """The class of a failed assertion that the program's own handlers of ``kind`` catch too.
+    """Return the class of a failed assertion that the program's own handlers of ``kind`` catch too.
 
     >>> issubclass(assertion_error_of(ValueError), ValueError)
     True

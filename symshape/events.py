@@ -1,4 +1,4 @@
-"""What happens inside, as typed events; logic emits them, displays and tests subscribe.
+"""Typed events of tracing, caching and running: the logic emits them; displays and tests subscribe.
 
 >>> import symshape.events as events
 >>> seen = []
@@ -217,7 +217,7 @@ class VariantChosen(Event):
 
 @attrs.frozen
 class CompiledBeside(Event):
-    """What another process compiled while calls went on was taken in; seconds since it was asked for."""
+    """The result of a background compiler was taken over; seconds since it was asked for."""
 
     seconds: float
 
@@ -235,7 +235,7 @@ _subscribers: tuple[Subscriber, ...] = ()
 
 
 def subscribe(subscriber: Subscriber) -> Callable[[], None]:
-    """Calls ``subscriber`` with every event from now on; the answer, called, ends that.
+    """Call ``subscriber`` with every event from now on; return a function that ends that.
 
     Raises:
         InputError: it cannot be called.
@@ -253,11 +253,11 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
 
 
 def anybody() -> bool:
-    """Whether there is a subscriber: for events that take time to make."""
+    """Return whether there is a subscriber: for events that take time to make."""
     return bool(_subscribers)
 
 
 def emit(event: Event) -> None:
-    """Hands ``event`` to every subscriber."""
+    """Pass ``event`` to every subscriber."""
     for subscriber in _subscribers:
         subscriber(event)

@@ -1,8 +1,8 @@
-"""A fork waits until no other thread is in the middle of a trace or of a change: its child has nobody who would end it.
+"""Fork safety: a fork waits until no other thread is in the middle of a trace or of a change.
 
-The child of ``os.fork`` has one thread.  A lock that another one held stays locked there for ever, and what that thread
-had changed for a while (functions with other code, torch's flags, the collector's thresholds) stays changed.  So the
-locks of this package are made here, and a fork takes all of them first.  ``subprocess`` does not come here.
+The child of ``os.fork`` has one thread. A lock that another thread held stays locked there for ever. Changes that the
+other thread had made for a while (functions with other code, torch's flags, the collector's thresholds) stay in place.
+So the locks of this package are made here, and a fork takes all of them first. ``subprocess`` does not use this.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from operator import attrgetter, methodcaller
 from types import SimpleNamespace
 
 LONGEST = 600.0
-"""Seconds that a fork waits, which ends what it would wait for: its child gets new locks then."""
+"""The longest wait of a fork, in seconds; after it the fork proceeds, and its child gets new locks."""
 _SHORT, _PAUSE = 0.1, 0.001
 _numbers = count()
 _made: dict[tuple[int, int], weakref.ref[threading.RLock]] = {}
 
 
 _bottom = SimpleNamespace(release=partial(bool, True))
-"""Lies below the locks that a thread took: whatever releases them stops where a release answers True."""
+"""The entry below the locks that a thread took: releasing stops where a release returns True."""
 
 
 class _Taken(threading.local):
-    """What the forking thread took, the last one first to go."""
+    """The locks that the forking thread took; the last one is released first."""
 
     def __init__(self) -> None:
         self.locks: list[threading.RLock | SimpleNamespace] = [_bottom]
@@ -41,7 +41,7 @@ forked has its handler run at the next bytecode, and one that raises before the 
 
 
 def lock(*, outer: int = 0) -> threading.RLock:
-    """A lock that no other thread holds in a child of this process, and may be taken again by the thread that has it.
+    """Return a reentrant lock that no other thread holds in a child of this process.
 
     Args:
         outer: the larger, the earlier a fork takes it: locks inside which others are waited for come first.
@@ -60,7 +60,7 @@ def _place(item: tuple[tuple[int, int], object]) -> tuple[int, int]:
 
 
 def _take_all() -> None:
-    """Takes all locks; none where another thread has one for too long, or an interrupt ends the wait."""
+    """Take all locks; take none if another thread holds one for too long, or if an interrupt ends the wait."""
     end = time.monotonic() + LONGEST
     take = methodcaller("acquire", timeout=_SHORT)
     try:

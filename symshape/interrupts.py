@@ -1,4 +1,4 @@
-"""What a signal's handler raised, told apart from what a program raises: it says nothing of the program."""
+"""Exceptions of signal handlers, as distinct from a program's own: they say nothing about the program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["interrupt_in", "pass_on"]
 
 
 def interrupt_in(error: BaseException) -> BaseException | None:
-    """What a signal's handler raised, if that is what this error is, or came of: the alarm of a time limit, say."""
+    """Return the exception of a signal's handler (of a time limit, say) behind an error; None if there is none."""
     codes = _codes_of_handlers()
     seen: set[int] = set()
     each: BaseException | None = error

@@ -47,7 +47,7 @@ def _fraction(instance: object, attribute: attrs.Attribute[Any], value: Any) -> 
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """How tracing and caching behave.
+    """The options of tracing and caching.
 
     Attributes:
         specialize_zero_one: sizes 0 and 1 become constants (PyTorch's habit); off by default.
@@ -122,7 +122,7 @@ class Options:
 
 
 def options_of(given: Options | Mapping[str, Any] | None, *others: str) -> Options:
-    """The options that a caller gave, as they are or as a dictionary of their fields.
+    """Return the options that a caller gave, as such or as a dictionary of their fields.
 
     Args:
         given: what the caller gave; None for the defaults.

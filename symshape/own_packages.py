@@ -74,7 +74,7 @@ def _is_ours(name: str, place: str) -> bool:
 
 
 def _others(name: str) -> Iterator[Distribution]:
-    """Yield the installed distributions, symshape apart, that say that they bring this package."""
+    """Yield the installed distributions, except symshape, that declare this package."""
     known = {_DISTRIBUTION, "none"}  # a damaged distribution has no name
     for each in distributions():
         called = str(each.name).lower()

@@ -1,4 +1,4 @@
-"""Whose a file is (the user's, a library's, torch's or ours), and where in the user's program something happened."""
+"""Owners of files (the user, a library, torch or symshape), and locations in the user's program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _INSTALLED = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", 
 _LAYERS = f"{Path(_file(torch.nn)).parent}/modules/"
 _MODULE_CALLS = frozenset({"_call_impl", "_wrapped_call_impl"})
 _TRACES = f"{Path(__file__).parent}/tracing/capture.py"
-"""Runs what is traced: below are frames of the program, above those of whoever asked for the trace."""
+"""The file that runs traced code: frames below are the program's, frames above belong to the caller of the trace."""
 _OPTIMISERS = _folder(torch.optim)
 _FROZEN = ("<frozen",)
 _GENERATED = ("<symshape ",)
@@ -59,41 +59,41 @@ _DESCRIBERS = (*_OURS, *_TORCH, *_DESCRIBING)
 
 @lru_cache(maxsize=4096)
 def is_users(filename: str) -> bool:
-    """Whether a line of this file tells users where something happened: their program, and libraries that it calls."""
+    """Return whether a file belongs to the user's program or to libraries that the program calls."""
     return not filename.startswith(_PASSED_OVER)
 
 
 @lru_cache(maxsize=4096)
 def is_ours(filename: str) -> bool:
-    """Whether code of this file is symshape's, or of the packages below it."""
+    """Return whether a file belongs to symshape, or to the packages below it."""
     return filename.startswith(_OURS)
 
 
 @lru_cache(maxsize=4096)
 def is_torchs(filename: str) -> bool:
-    """Whether code of this file is torch's."""
+    """Return whether a file belongs to torch."""
     return filename.startswith(_TORCH)
 
 
 @lru_cache(maxsize=4096)
 def is_library(filename: str) -> bool:
-    """Whether code of this file belongs to an installed library (or to Python, torch or symshape)."""
+    """Return whether a file belongs to an installed library (or to Python, torch or symshape)."""
     return filename.startswith(_LIBRARIES) or "/site-packages/" in filename or "/dist-packages/" in filename
 
 
 @lru_cache(maxsize=4096)
 def describes(filename: str) -> bool:
-    """Whether code of this file makes texts for people: our own and torch's messages, logs, warnings, tracebacks."""
+    """Return whether a file makes texts for people: our own and torch's messages, logs, warnings, tracebacks."""
     return filename.startswith(_DESCRIBERS)
 
 
 def is_optimisers(filename: str) -> bool:
-    """Whether code of this file is that of optimisers and schedulers: torch's, but a part of the traced program."""
+    """Return whether a file belongs to torch's optimisers and schedulers, which are a part of the traced program."""
     return filename.startswith(_OPTIMISERS)
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame of the user's program, or None when symshape was called from nowhere else."""
+    """Return the innermost frame of the user's program, or None if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -101,7 +101,7 @@ def user_frame() -> FrameType | None:
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """A function's or a module's name for messages."""
+    """Return a function's or a module's name for messages."""
     return getattr(fn, "__qualname__", None) or type(fn).__name__
 
 
@@ -113,7 +113,7 @@ _stated: ContextVar[Location | None] = ContextVar("stated", default=None)
 
 @contextlib.contextmanager
 def at(location: Location | None) -> Iterator[None]:
-    """Inside, the user's line is this one: for programs run from a graph, whose own frames say nothing."""
+    """Set the user's line within the block, for programs run from a graph, whose own frames say nothing."""
     token = _stated.set(location)
     try:
         yield
@@ -122,7 +122,7 @@ def at(location: Location | None) -> Iterator[None]:
 
 
 def user_location(own: int = 0) -> Location | None:
-    """Where in the user's program we are; ``own`` frames that called this one are known to be ours."""
+    """Return the current line of the user's program; ``own`` frames that called this one are known to be ours."""
     stated = _stated.get()
     if stated is not None:
         return stated
@@ -133,7 +133,7 @@ def user_location(own: int = 0) -> Location | None:
 
 
 def raised_at(error: BaseException, default: str = "an unknown place") -> str:
-    """The user's line that an error passed last; ``default`` if it passed none."""
+    """Return the user's line that an error passed last; ``default`` if it passed none."""
     frames = [
         (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_users(frame.f_code.co_filename)
     ]
@@ -144,7 +144,7 @@ def raised_at(error: BaseException, default: str = "an unknown place") -> str:
 
 
 def defined_at(fn: Callable[..., Any]) -> str:
-    """The line that defines a function, or the ``forward`` of a module."""
+    """Return the line that defines a function, or the ``forward`` of a module."""
     code = getattr(inspect.unwrap(getattr(fn, "forward", fn)), "__code__", None)
     if code is None:
         return "an unknown place"
@@ -213,7 +213,7 @@ def _name_in(outer: torch.nn.Module, inner: torch.nn.Module) -> str:
 
 
 def origin_of(location: Location | None, op: str = "", rule: str = "") -> Origin:
-    """A location with its source text."""
+    """Return a location with its source text."""
     if location is None:
         return Origin(file="", line=0, op=op, rule=rule)
     file, line, function = location
@@ -225,6 +225,6 @@ _TRACE_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 @lru_cache(maxsize=4096)
 def location_in(stack_trace: str | None) -> Location | None:
-    """The innermost line of the user's program in a stack trace as FX nodes keep them."""
+    """Return the innermost line of the user's program in a stack trace as FX nodes store them."""
     lines = [match for match in _TRACE_LINE.findall(stack_trace or "") if is_users(match[0])]
     return (lines[-1][0], int(lines[-1][1]), lines[-1][2]) if lines else None

@@ -1,4 +1,4 @@
-"""Where the entries of a function are looked for: what it is called, what was said of it, and on what it runs."""
+"""Addresses of a function's entries: from its name, the options of its traces, and the environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 class Addresses:
-    """Of one compiled function.
+    """The addresses of one compiled function.
 
     Args:
         fn: the function.
@@ -28,7 +28,7 @@ class Addresses:
         self._last: tuple[Mapping[str, Any], str] | None = None
 
     def among(self, surroundings: Mapping[str, Any]) -> str:
-        """The address where this is what the function runs on (``environment.environment``)."""
+        """Return the address in an environment (``environment.environment``)."""
         known = self._last
         if known is None or known[0] != surroundings:
             address = hashlib.sha256(text_of([self._is, surroundings]).encode()).hexdigest()[:32]
@@ -37,12 +37,12 @@ class Addresses:
 
 
 def text_of(data: Any) -> str:
-    """The one text of data in JSON."""
+    """Return data as JSON in one canonical form."""
     return json.dumps(data, sort_keys=True)
 
 
 def _named(fn: Callable[..., Any]) -> list[str]:
-    """What a function is called, for a look-up: what it is, its code and all that it reads, is compared later."""
+    """Return the names of a function, for a look-up; its code and all that it reads are compared later."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     kind: Any = type(fn) if isinstance(fn, torch.nn.Module) or not hasattr(fn, "__qualname__") else fn

@@ -1,8 +1,8 @@
-"""Compiled code beside the entries: a file for each artefact of an entry, that this user alone can have written.
+"""Compiled code beside the entries: one file for each artefact of an entry, which only this user can have written.
 
-An entry is data; an artefact is code (a pickle with sources in it), and to load one is to run it.  So each is signed
-with a key of this user's, which no store holds: files that came with a folder from elsewhere, or that others wrote,
-are passed over.  Artefacts are not exported, and no remote store has them: other machines compile their own.
+An entry is data. An artefact is code (a pickle with sources in it), and loading it runs it. So each artefact is signed
+with a key of this user, which no store holds. Files without a valid signature, such as those from another machine or
+user, are skipped. Artefacts are not exported, and no remote store has them: other machines compile their own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ArtefactShelf:
     entry: str
 
     def saved(self) -> Iterator[Saved]:
-        """Those that this user wrote, for the flags of the present, the one that was of use last first."""
+        """Yield the artefacts that this user wrote, for the present flags, the most recently used first."""
         address = self._address()
         for digest in self.store.digests(address, ARTEFACT):
             try:
@@ -58,7 +58,7 @@ class ArtefactShelf:
             yield found
 
     def keep(self, saved: Saved) -> None:
-        """Keeps one."""
+        """Store an artefact."""
         address = self._address()
         try:
             self.store.write(address, _closed(saved, address), ARTEFACT)
@@ -66,11 +66,11 @@ class ArtefactShelf:
             self._tell(f"an artefact could not be written: {error}")
 
     def failed(self, saved: Saved, error: Exception) -> None:
-        """Says that one could not be loaded."""
+        """Report an artefact that could not be loaded."""
         self._tell(f"has an artefact that could not be loaded: {type(error).__name__}: {error}")
 
     def part(self, name: str) -> ArtefactShelf:
-        """A shelf of its own for one of several graphs that an entry becomes."""
+        """Return the shelf for one of several graphs of the entry."""
         return attrs.evolve(self, entry=f"{self.entry} {name}")
 
     def _address(self) -> str:
@@ -81,7 +81,7 @@ class ArtefactShelf:
 
 
 def shelf_of(store: Any, entry: str) -> ArtefactShelf | None:
-    """Where the artefacts of an entry are: in the store's folder on this machine, if it is of this user's alone."""
+    """Return the shelf of an entry's artefacts; None unless the store has a private folder on this machine."""
     here = getattr(store, "local", store)
     return ArtefactShelf(here, entry) if isinstance(here, DiskStore) and not here.shared else None
 
@@ -93,7 +93,7 @@ def _closed(saved: Saved, address: str) -> bytes:
 
 
 def _opened(found: bytes, address: str) -> Saved:
-    """A file's content.
+    """Return the content of a file after checking its signature.
 
     Raises:
         EntryError: it is not signed with this user's key for this address, or is no artefact.
@@ -114,7 +114,7 @@ def _signature(address: str, content: bytes) -> bytes:
 
 
 def _key() -> bytes:
-    """This user's key: ``SYMSHAPE_KEY`` names the file, else it is in the user's own folder; made when first needed.
+    """Return this user's key: from the file of ``SYMSHAPE_KEY``, or from the user's own folder, made when needed.
 
     Raises:
         OSError: it cannot be read or made.

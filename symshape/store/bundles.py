@@ -1,4 +1,4 @@
-"""All of a store in one file, for another machine: the files of entries and of certificates, one after the other."""
+"""Export and import of a whole store as one file: its entries and certificates, one after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from symshape.store.showing import checked
 
 
 def export_to(store: DiskStore, path: Path) -> int:
-    """Writes the entries that are whole to a file, and the certificates that hold; answers how many entries."""
+    """Write the undamaged entries and the valid certificates to a file; return the number of entries."""
     count = 0
     unfinished = path.with_name(f"{path.name}.unfinished")
     with open(unfinished, "wb") as file:
@@ -32,7 +32,7 @@ def export_to(store: DiskStore, path: Path) -> int:
 
 
 def import_from(store: DiskStore, path: Path) -> int:
-    """Takes over the entries in a file, and the certificates that they prove; answers how many entries.
+    """Import the entries of a file, and the certificates that they prove; return the number of entries.
 
     Raises:
         EntryError: one of them is none, or a certificate does not hold; what comes before it is taken over.

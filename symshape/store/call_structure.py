@@ -1,4 +1,4 @@
-"""What two calls must share to be served by one entry, sizes aside, as JSON; what a program asked of its arguments."""
+"""The structure of a call as JSON (equal for calls that may share an entry), and questions about arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUESTIONS = (
 
 
 def structure_to_json(call: Call, modes: Modes) -> Json:
-    """The structure of a call: equal for two calls only if one entry may serve both.
+    """Return the structure of a call: equal for two calls only if one entry may serve both.
 
     Raises:
         NotStorable: an argument has no words.
@@ -36,7 +36,9 @@ def structure_to_json(call: Call, modes: Modes) -> Json:
 
 
 def varying_floats(call: Call, mine: Json, theirs: Json) -> list[int]:
-    """Which leaves of a call are floats that a program of another call reads when it runs; none if more differs.
+    """Return the positions of floats in a call that the program of another call reads at run time.
+
+    Empty if the structures differ in anything else.
 
     Args:
         call: the call.
@@ -54,7 +56,7 @@ def varying_floats(call: Call, mine: Json, theirs: Json) -> list[int]:
 
 
 def modes_to_json(modes: Modes) -> Json:
-    """Torch's modes."""
+    """Return torch's modes as JSON."""
     autocast = [[device, str(dtype)] for device, dtype in modes.autocast]
     return [modes.grad, modes.inference, str(modes.dtype), autocast, modes.device]
 
@@ -73,7 +75,7 @@ def _key_to_json(key: LeafKey) -> Json:
 
 
 def questions_to_json(questions: Mapping[Question, Any]) -> Json:
-    """What a program asked of its arguments, with the answers; not what it asked of numbers in them.
+    """Return the questions of a program about its arguments, with the answers; not those about numbers in tensors.
 
     Raises:
         NotStorable: it asked which object one is.
@@ -89,7 +91,7 @@ def questions_to_json(questions: Mapping[Question, Any]) -> Json:
 
 
 def answered(data: Json, leaves: Sequence[Any]) -> dict[Question, Any] | None:
-    """The questions with the answers of this call; None where an answer is another.
+    """Return the questions with the answers of this call; None if an answer differs.
 
     Raises:
         EntryError: they are none.
@@ -107,7 +109,7 @@ def answered(data: Json, leaves: Sequence[Any]) -> dict[Question, Any] | None:
 
 
 def answers(question: Question, answer: Json, leaves: Sequence[Any]) -> bool:
-    """Whether this is the answer to a question for the leaves of a call."""
+    """Return whether ``answer`` is the answer to a question for the leaves of a call."""
     try:
         return bool(flat_key(question.among(leaves)) == answer)
     except NotStorable:

@@ -1,8 +1,8 @@
-"""Closed stores: the proof that stored entries serve all sizes that a caller declared, kept beside them.
+"""Closed stores: a proof, stored with the entries, that these serve all sizes that a caller declared.
 
-A certificate says which sizes were declared (ranges, multiples, equal ones; all other integers as in the example call)
-and which entries serve them.  It is never believed: whoever reads one proves it again, from the entries that are there.
-It is about sizes: a call whose state, dtypes or modes are others than the entries' may miss all the same.
+A certificate names the declared sizes (ranges, multiples, equal ones; all other integers as in the example call) and
+the entries that serve them. It is never trusted: every reader proves it again, from the entries that exist. It is about
+sizes only. A call whose state, dtypes or modes differ from those of the entries may still miss.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_ENTRIES = 4096
 
 
 class NotCertifiable(Exception):
-    """What was declared cannot be put into conditions on integers; the message says what of it."""
+    """The declared sizes cannot be expressed by conditions on integers; the message says which."""
 
 
 @attrs.frozen(eq=False)
@@ -61,18 +61,20 @@ class Record:
     entries: tuple[str, ...]
 
     def text(self) -> str:
-        """What was declared, in the caller's words."""
+        """The declared sizes, in the caller's words."""
         names = {name: each.text() for name, each in zip(slot_names(len(self.sources)), self.sources, strict=True)}
         return ", ".join(guard.text(names) for guard in self.contract.conditions) or "all sizes"
 
     def point(self, values: Mapping[str, int]) -> dict[str, int]:
-        """Values of ``v0, v1, …`` by where they are read."""
+        """Return values of ``v0, v1, …`` by their sources."""
         names = slot_names(len(self.sources))
         return {each.text(): values[name] for name, each in zip(names, self.sources, strict=True) if name in values}
 
 
 def contract_of(sources: Sequence[Source], values: Sequence[int], policies: Mapping[Source, Dim | Policy]) -> GuardSet:
-    """What policies admit of the integers of a call, over ``v0, v1, …``; static ones are those of the example.
+    """Return the condition of policies on the integers ``v0, v1, …`` of a call.
+
+    Static integers keep the value of the example.
 
     Args:
         sources: where the integers are read.
@@ -119,7 +121,7 @@ def _is_static(policy: Dim | Policy) -> bool:
 
 
 def entries_for(store: DiskStore, address: str, structure: Json) -> dict[str, Read]:
-    """The entries that are there, and whole, for calls of a structure, by digest."""
+    """Return the undamaged entries for calls of a structure, by digest."""
     found = {}
     for digest in store.digests(address):
         try:
@@ -132,9 +134,9 @@ def entries_for(store: DiskStore, address: str, structure: Json) -> dict[str, Re
 
 
 def certified(contract: GuardSet, sources: Sequence[Source], entries: Iterable[Read]) -> Certificate:
-    """Whether entries serve all that the contract admits: proven from what they say themselves.
+    """Prove that entries serve all that the contract admits, from the entries themselves.
 
-    Those that ask for numbers in tensors are no part of it: no proof about sizes says what the answers will be.
+    Entries that ask for numbers in tensors are excluded: no proof about sizes predicts the answers.
     """
     sets = []
     for entry in entries:
@@ -145,13 +147,13 @@ def certified(contract: GuardSet, sources: Sequence[Source], entries: Iterable[R
 
 
 def proven_again(store: DiskStore, record: Record) -> Certificate:
-    """The proof of a certificate, made anew from the entries that are there now."""
+    """Prove a certificate again from the entries that exist now."""
     entries = entries_for(store, record.address, record.structure)
     return certified(record.contract, record.sources, entries.values())
 
 
 def why_not(store: DiskStore, record: Record, proof: Certificate) -> str:
-    """Why a certificate does not hold, in a sentence without an end: the sizes, and the entries that are gone."""
+    """Return the reason why a certificate does not hold, without a full stop: the sizes, and the missing entries."""
     gone = [each[:12] for each in record.entries if each not in store.digests(record.address)]
     missing = {} if proof.counterexample is None else record.point(proof.counterexample)
     sizes = ", ".join(f"{name} = {value}" for name, value in missing.items())
@@ -163,7 +165,7 @@ def why_not(store: DiskStore, record: Record, proof: Certificate) -> str:
 
 
 def to_bytes(record: Record) -> bytes:
-    """A certificate as a file: two lines, as of an entry."""
+    """Return a certificate as a file: two lines, as of an entry."""
     names = slot_names(len(record.sources))
     header = dict(zip(_HEADER, (FORMAT, VERSION, record.function, record.address, record.structure), strict=True))
     body = {
@@ -176,12 +178,12 @@ def to_bytes(record: Record) -> bytes:
 
 
 def is_certificate(header: bytes) -> bool:
-    """Whether a file that begins with this line says that it is a certificate."""
+    """Return whether a file that begins with this line claims to be a certificate."""
     return header.startswith(json.dumps({"format": FORMAT}, separators=(",", ":"))[:-1].encode())
 
 
 def from_bytes(content: bytes) -> Record:
-    """The certificate in a file.
+    """Read the certificate in a file.
 
     Raises:
         EntryError: it is none.
@@ -215,7 +217,7 @@ def _sources(data: Json) -> tuple[Source, ...]:
 
 
 def keep(store: DiskStore, record: Record) -> str:
-    """Writes a certificate; answers its name.
+    """Write a certificate; return its name.
 
     Raises:
         OSError: it cannot be written.
@@ -224,7 +226,7 @@ def keep(store: DiskStore, record: Record) -> str:
 
 
 def records(store: DiskStore, address: str | None = None) -> Iterator[tuple[Kept, Record | EntryError]]:
-    """The certificates of a store, or of one of its addresses, each with what is wrong with it if it is none."""
+    """Yield the certificates of a store, or of one of its addresses; an error in place of a damaged one."""
     for kept in store.all(CERTIFICATE):
         if address is not None and kept.address != address:
             continue

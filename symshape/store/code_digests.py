@@ -1,7 +1,7 @@
-"""What code is: its instructions, names and constants; not its file, its lines, its documentation.
+"""Digests of code: of its instructions, names and constants; not of its file, line numbers or docstrings.
 
-Two functions with equal digests do the same with equal surroundings.  All constants count but
-for a docstring, unless code asks for ``__doc__`` (see :func:`reads_documentation`).
+Two functions with equal digests do the same with equal surroundings. All constants count except a docstring, unless
+code asks for ``__doc__`` (see :func:`reads_documentation`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _kept: dict[int, tuple[types.CodeType, str]] = {}
 
 
 def code_digest(code: types.CodeType) -> str:
-    """The digest of code and of the code in it.
+    """Return the digest of code and of the code nested in it.
 
     >>> functions = (lambda x: x + 1), (lambda x:
     ...     x + 1), (lambda x: x + 2)
@@ -53,7 +53,7 @@ def _parts(code: types.CodeType) -> Iterator[str]:
 
 
 def _loads_first(units: bytes) -> bool:
-    """Whether an instruction may load the first constant, which is the docstring of a function that has one."""
+    """Return whether an instruction may load the first constant, which is the docstring of a function that has one."""
     for pair in _LOADS_OF_FIRST:
         at = units.find(pair)
         while at & 1:  # found in the middle of two units, or -1
@@ -66,7 +66,7 @@ def _loads_first(units: bytes) -> bool:
 
 
 def _only_looked_in(code: types.CodeType) -> frozenset[int]:
-    """The constants that are loaded for nothing but ``in``."""
+    """Return the constants that are loaded only as the right side of ``in``."""
     found = list(instructions(code.co_code))
     looked: set[int] = set()
     used: set[int] = set()
@@ -91,19 +91,19 @@ def _constant(value: Any, ordered: bool) -> str:
 
 
 def nested(codes: Iterable[types.CodeType]) -> Iterator[types.CodeType]:
-    """These, and the code in them."""
+    """Yield these code objects and those nested in them."""
     for code in codes:
         yield code
         yield from nested(each for each in code.co_consts if isinstance(each, types.CodeType))
 
 
 def makes_sets(code: types.CodeType) -> bool:
-    """Whether code makes sets of what it computes, whose order hangs on the process."""
+    """Return whether code makes sets of computed values, whose order depends on the process."""
     return any(op in _MAKES_SETS for _, _, op, _ in instructions(code.co_code)) or not _SETS.isdisjoint(code.co_names)
 
 
 def reads_documentation(code: types.CodeType) -> bool:
-    """Whether code may ask for a docstring."""
+    """Return whether code may ask for a docstring."""
     return "__doc__" in code.co_names or "getdoc" in code.co_names or "__doc__" in code.co_consts
 
 

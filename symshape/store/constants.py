@@ -1,4 +1,4 @@
-"""Plain values as JSON, exactly: what is read is the very same value, or nothing is."""
+"""Plain values as JSON, exactly: reading returns the very same value, or fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TAGGED: dict[type, Callable[[Any], dict[str, Json]]] = {
 
 
 def to_json(value: Any, other: Callable[[Any], Json] | None = None, depth: int = 0) -> Json:
-    """A plain value, or a tuple, list or slice of such values.
+    """Return a plain value, or a tuple, list or slice of such values, as JSON.
 
     Args:
         value: the value.
@@ -71,7 +71,7 @@ def to_json(value: Any, other: Callable[[Any], Json] | None = None, depth: int =
 
 
 def from_json(data: Json, other: Callable[[str, Json], Any] | None = None, depth: int = 0) -> Any:
-    """The value that :func:`to_json` wrote.
+    """Return the value that :func:`to_json` wrote.
 
     Args:
         data: what was written.
@@ -111,7 +111,7 @@ def from_json(data: Json, other: Callable[[str, Json], Any] | None = None, depth
 
 
 def _is_itself(value: Any, error: type[Exception]) -> bool:
-    """Whether a value and its JSON are the same; raises the error for an integer that is too large to be written."""
+    """Return whether a value is its own JSON; raise ``error`` for an integer that is too large to be written."""
     kind = type(value)
     if kind is int and abs(value) >= LARGEST_INTEGER:
         raise error("an integer of more than 4096 bits")
@@ -119,40 +119,40 @@ def _is_itself(value: Any, error: type[Exception]) -> bool:
 
 
 def list_of(data: Json, most: int = 1_000_000) -> list[Json]:
-    """The data, a list of at most so many items."""
+    """Check that data are a list of at most so many items; return it."""
     if type(data) is not list or len(data) > most:
         raise EntryError(f"a list of at most {most} items is needed, not {str(data)[:80]}")
     return data
 
 
 def exactly(data: Json, count: int) -> list[Json]:
-    """The data, a list of so many items."""
+    """Check that data are a list of exactly so many items; return it."""
     if type(data) is not list or len(data) != count:
         raise EntryError(f"a list of {count} items is needed, not {str(data)[:80]}")
     return data
 
 
 def label_of(data: Json, most: int = 100_000) -> str:
-    """The data, a text that is only shown: one line without control characters."""
+    """Check that data are a text; return it in one line without control characters, for display only."""
     return printable(text_of(data, most))
 
 
 def text_of(data: Json, most: int = 100_000) -> str:
-    """The data, a text."""
+    """Check that data are a text; return it."""
     if type(data) is not str or len(data) > most:
         raise EntryError(f"a text is needed, not {str(data)[:80]}")
     return data
 
 
 def integer_of(data: Json, low: int = 0, high: int = 1 << 62) -> int:
-    """The data, an integer from ``low`` up to, not including, ``high``."""
+    """Check that data are an integer from ``low`` up to, not including, ``high``; return it."""
     if type(data) is not int or not low <= data < high:
         raise EntryError(f"an integer from {low} up to {high} is needed, not {str(data)[:80]}")
     return data
 
 
 def fields_of(data: Json, *names: str) -> list[Json]:
-    """The values of an object with exactly these members."""
+    """Return the values of an object with exactly these members."""
     if type(data) is not dict or data.keys() != set(names):
         found = sorted(map(str, data))[:12] if type(data) is dict else type(data).__name__
         raise EntryError(f"an object with {', '.join(names)} is needed, not {found}")

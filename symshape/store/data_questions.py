@@ -1,6 +1,6 @@
-"""What a program asked of numbers in its arguments and outside (a branch on ``x.item() > 0``), as JSON and back.
+"""Questions of a program about numbers in tensors (a branch on ``x.item() > 0``), as JSON and back.
 
-A question has a small graph that computes the two sides of each comparison from copies of single numbers on the CPU.
+A question has a small graph that computes the two sides of each comparison, from copies of single numbers on the CPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST = 10_000
 
 
 def question_to_json(asked: Asked, terms: TermsOut, number_of: Callable[[torch.Tensor, str], int]) -> Json:
-    """What is asked.
+    """Return a question as JSON.
 
     Args:
         asked: it.
@@ -56,7 +56,7 @@ def question_to_json(asked: Asked, terms: TermsOut, number_of: Callable[[torch.T
 
 
 def question_from_json(data: Json, terms: TermsIn, tensor: Callable[[int], torch.Tensor], leaves: int) -> Question:
-    """The question that :func:`question_to_json` wrote.
+    """Return the question that :func:`question_to_json` wrote.
 
     Args:
         data: what it wrote.
@@ -94,7 +94,7 @@ def _outside(data: Json, tensor: Callable[[int], torch.Tensor]) -> torch.Tensor:
 
 
 def _check(graph: Graph, dtypes: Sequence[Any], relations: int, integers: Set[str]) -> None:
-    """That a graph computes two numbers for each relation, from single numbers on the CPU and from nothing else.
+    """Check that a graph computes two numbers for each relation, from single numbers on the CPU and nothing else.
 
     Raises:
         EntryError: it does not.

@@ -1,9 +1,9 @@
-"""What an object is by content: all that its identity said of it while the program ran.
+"""Descriptions of objects by content: everything that their identity implied while the program ran.
 
-A trace compares objects by identity.  Another process has other objects, so each is described by whatever stayed as
-long as the object stayed: its class, the code of a function, the metadata of a tensor, the parts of what never changes.
-What a program read *of* an object (attributes, items) are places of their own and not described here.  What cannot be
-described is refused.
+A trace compares objects by identity. Another process has other objects, so each is described by the properties that are
+fixed for an object's life: its class, the code of a function, the metadata of a tensor, the parts of an immutable
+object. Attributes and items that a program read are places of their own, and are not described here. An object that
+cannot be described is refused.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 class Describing:
-    """Describes objects; tensors that share memory get the same number, in the order in which they come."""
+    """The description of objects; tensors that share memory get the same number, in order of appearance."""
 
     def __init__(self, with_documentation: bool = False) -> None:
         self.with_documentation = with_documentation
         self._memories: dict[int, int] = {}
 
     def of(self, value: Any) -> Json:
-        """The description of an object that is no plain value.
+        """Describe an object that is no plain value.
 
         Raises:
             NotStorable: what it is cannot be said.
@@ -79,12 +79,12 @@ class Describing:
 
     # -- by class
     def function(self, value: types.FunctionType) -> Json:
-        """A function of Python's."""
+        """Describe a Python function."""
         found = ["function", value.__module__, value.__qualname__, code_digest(value.__code__)]
         return [*found, value.__doc__] if self.with_documentation else found
 
     def tensor(self, value: torch.Tensor) -> Json:
-        """A tensor: its metadata, and with which others it shares memory; not its numbers."""
+        """Describe a tensor: its metadata, and the tensors that it shares memory with; not its values."""
         if value.layout is not torch.strided or value.is_quantized:
             raise NotStorable("a tensor that is no plain one")
         memory = self._memories.setdefault(value.untyped_storage()._cdata, len(self._memories))
@@ -239,7 +239,7 @@ _BY_KIND: dict[type, Describe] = dict(_EXACT)
 
 
 def _describe_for(kind: type) -> Describe:
-    """What describes the objects of a class."""
+    """Return the function that describes the objects of a class."""
     if issubclass(kind, types.ModuleType):
         return _module
     if issubclass(kind, type):
@@ -274,18 +274,21 @@ def _describe_for(kind: type) -> Describe:
 
 
 def _is_open(kind: type, *also: type) -> bool:
-    """Whether a class is of Python's, with nothing of C below it that hides what an object holds."""
+    """Return whether a class and its bases are Python classes: no C class hides what an object holds."""
     return all(each in _BASES or each in also or not _is_of_c(each) for each in kind.__mro__)
 
 
 def _is_of_c(kind: type) -> bool:
-    """Whether a class is written in C, with pybind11 too (process groups)."""
+    """Return whether a class is written in C, also by pybind11 (process groups)."""
     return trusted.is_of_c(kind) or kind.__module__ == "pybind11_builtins"
 
 
 @functools.cache
 def is_told_whole(kind: type) -> bool:
-    """Whether all that objects of a class hold counts: methods that are taken to stay read it without telling."""
+    """Return whether an object of a class is described with all that it holds.
+
+    Methods that are trusted not to change read it unseen.
+    """
     if kind in _EXACT or _describe_for(kind) is not _instance or trusted.is_whole(kind):
         return False
     return any(each not in _BASES and trusted.is_machinery(each.__module__) for each in kind.__mro__)

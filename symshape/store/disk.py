@@ -1,8 +1,8 @@
-"""Entries as files: written whole or not at all, by any number of processes at once, the oldest going first.
+"""Entries as files: written whole or not at all, by any number of processes at once; the least recently used go first.
 
-A folder for each address (what the program is called, and on what it runs), in it files named by the digest of their
-content, so that nothing that is there is ever written over.  A file appears under its name only when all of it is on
-the disk; a process that dies leaves at most a file that nobody reads, which the next clearing takes away.
+There is a folder for each address (the program's name and its environment). The files in it are named by the digest of
+their content, so no file is ever overwritten. A file gets its name only when all of it is on the disk. A process that
+dies leaves at most an unfinished file that nobody reads; the next clearing removes it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from symshape.store.entry_format import LARGEST, digest_of
 from symshape.store.refusals import EntryError
 
 ENTRY, CERTIFICATE, ARTEFACT, _UNFINISHED = ".entry", ".certificate", ".artefact", ".unfinished"
-"""What the names of files end in: what a file is."""
+"""The file name extensions of entries, certificates, artefacts and unfinished files."""
 _PRUNED = ENTRY, ARTEFACT
 _FORSAKEN_AFTER = 3600.0
-"""Seconds after which a file that was never finished belongs to nobody."""
+"""The age in seconds after which an unfinished file is abandoned."""
 _HEX = frozenset("0123456789abcdef")
 
 
 @attrs.frozen
 class Kept:
-    """One file.
+    """One stored file.
 
     Attributes:
         address: its folder.
@@ -71,11 +71,11 @@ class DiskStore:
         return f"DiskStore({str(self.path)!r})"
 
     def digests(self, address: str, kind: str = ENTRY) -> list[str]:
-        """The files for an address, the one that was of use last first; none where the folder cannot be read."""
+        """Return the files for an address, the most recently used first; [] if the folder cannot be read."""
         return [each.digest for each in sorted(self._in(address, kind), key=lambda each: -each.used)]
 
     def read(self, address: str, digest: str, kind: str = ENTRY) -> bytes:
-        """What is in a file.
+        """Return the content of a file.
 
         Raises:
             OSError: there is no such file, or it cannot be read.
@@ -92,7 +92,7 @@ class DiskStore:
             return file.read(LARGEST + 1)
 
     def write(self, address: str, content: bytes, kind: str = ENTRY) -> str:
-        """Keeps a file; answers its name.
+        """Write a file; return its name.
 
         Raises:
             OSError: the disk is full, or may not be written; nothing has changed then.
@@ -123,25 +123,25 @@ class DiskStore:
         return digest
 
     def used(self, address: str, digest: str, kind: str = ENTRY) -> None:
-        """Notes that a file was of use just now; nothing where the folder may not be written."""
+        """Mark a file as used just now; do nothing if the folder is read-only."""
         with contextlib.suppress(OSError):
             os.utime(self._file(address, digest, kind))
 
     def remove(self, address: str, digest: str, kind: str = ENTRY) -> None:
-        """Takes a file away, if it is there and may be."""
+        """Remove a file, if it exists and may be removed."""
         with contextlib.suppress(OSError):
             self._file(address, digest, kind).unlink()
 
     def all(self, kind: str = ENTRY) -> Iterator[Kept]:
-        """Every file of a kind."""
+        """Yield every file of a kind."""
         for folder in _entries_of(self.path):
             if _is_name(folder.name, 32):
                 yield from self._in(folder.name, kind)
 
     def prune(self, most_bytes: int | None = None, *, unfinished_after: float = _FORSAKEN_AFTER) -> list[Kept]:
-        """Takes away the least recently used until at most so many bytes are left, and what was never finished.
+        """Remove the least recently used files until at most so many bytes are left; return the removed files.
 
-        Answers what went.
+        Abandoned unfinished files are removed too.
         """
         most = self.most_bytes if most_bytes is None else most_bytes
         for folder in _entries_of(self.path):
@@ -162,7 +162,7 @@ class DiskStore:
 
     @property
     def sources(self) -> Path | None:
-        """Where the digest of symshape's sources is kept for later processes; nowhere in a folder of several users."""
+        """The file that caches the digest of symshape's sources; None in a folder of several users."""
         return None if self.shared else self.path / "sources.digest"
 
     # -- inside
@@ -222,7 +222,7 @@ def user_path(given: str | Path) -> Path:
 
 
 def default_path() -> Path:
-    """Where ``store=True`` keeps entries: ``SYMSHAPE_STORE``, or the platform's folder for caches."""
+    """Return the folder of ``store=True``: ``SYMSHAPE_STORE``, or the platform's folder for caches."""
     named = os.environ.get("SYMSHAPE_STORE")
     if named:
         return user_path(named)
@@ -232,14 +232,14 @@ def default_path() -> Path:
 
 
 def data_path() -> Path:
-    """This user's folder for what is no cache."""
+    """Return this user's folder for data that are no cache."""
     import platformdirs
 
     return platformdirs.user_data_path("symshape", appauthor=False)
 
 
 def _entries_of(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder; nothing where it is not there or cannot be read."""
+    """Return the entries of a folder; [] if it does not exist or cannot be read."""
     try:
         with os.scandir(folder) as found:
             return list(found)
@@ -252,7 +252,7 @@ def _is_name(text: str, length: int) -> bool:
 
 
 def _settle(folder: Path) -> None:
-    """Puts the folder's own list of names on the disk, where that can be done."""
+    """Flush the folder's list of names to the disk, if the platform can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,6 +1,6 @@
-"""An entry as a file: a line that says what it is and for which calls, a line with all the rest; JSON, for people too.
+"""The file of an entry: one line with its identity and its calls, one line with the rest; readable JSON.
 
-The name of a file is the digest of its content.  Reading takes nothing for granted: see the modules for the parts.
+The name of a file is the digest of its content. Readers trust nothing: see the modules for the parts.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from symshape.tracing.traced_modes import without_autocast
 
 FORMAT, VERSION = "symshape entry", 4
 LARGEST = 256 << 20
-"""Bytes of a file."""
+"""The largest size of a file, in bytes."""
 _STRUCTURE = ("modes", "tree", "leaves", "duplicates", "shared")
 _HEADER = ("format", "version", "function", "address", "environment", "structure", "slots", "guards")
 
 
 @attrs.frozen(eq=False)
 class Built:
-    """What an entry says, as far as no call is needed for it.
+    """The parts of an entry that need no call.
 
     Attributes:
         state: what it read, in this process.
@@ -92,7 +92,7 @@ class Stored:
 def to_bytes(
     program: Program, fn: Callable[..., Any], call: Call, address: str, environment: Mapping[str, Any]
 ) -> bytes:
-    """A program as a file.
+    """Return a program as a file.
 
     Args:
         program: what is kept.
@@ -160,12 +160,12 @@ def _devices(graph: Graph) -> set[torch.device]:
 
 
 def digest_of(content: bytes) -> str:
-    """The name of a file with this content."""
+    """Return the name of a file with this content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def read_header(content: bytes, digest: str | None = None) -> Stored:
-    """What a file says of itself.
+    """Read the header of a file.
 
     Raises:
         EntryError: it is no entry, is damaged, or is of another version.
@@ -190,7 +190,7 @@ def read_header(content: bytes, digest: str | None = None) -> Stored:
 
 
 def _typed(header: Json) -> dict[str, Json]:
-    """The header with each part of the type that its readers rely on, and labels that can be shown."""
+    """Check the types in a header that its readers rely on, and that its labels can be shown; return it."""
     *_, function, address, environment, structure, slots, conditions = fields_of(header, *_HEADER)
     if type(environment) is not dict:
         raise EntryError("surroundings that are no object")
@@ -210,7 +210,7 @@ def _typed(header: Json) -> dict[str, Json]:
 
 
 def parsed_json(line: bytes | str) -> Json:
-    """What stands in a line of a file.
+    """Parse one line of a file.
 
     Raises:
         EntryError: it is no JSON, says a name twice, or nests too deep.
@@ -251,12 +251,12 @@ class Read:
         self._whole = True
 
     def forget(self) -> None:
-        """Lets go of all that is built and of no use afterwards; it is read again if it is built again."""
+        """Free the parts that are of no use after building; they are read again if the entry is built again."""
         self._found = {each: self._found[each] for each in ("symbols", "questions", "data")}
         self.checks, self.objects, self._whole = [], [], False
 
     def admits(self, values: Sequence[int]) -> bool:
-        """Whether the guards hold for the integers of a call."""
+        """Return whether the guards hold for the integers of a call."""
         if len(values) != len(self.slots):
             return False
         known: dict[str, int] = {}
@@ -278,7 +278,7 @@ class Read:
         return True
 
     def compare(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> StateIn:
-        """What the entry read, found again.
+        """Find again everything that the entry read.
 
         Raises:
             Differs: something of it is not what it was.
@@ -286,7 +286,7 @@ class Read:
         return StateIn(self.checks, self.objects, fn, leaves, self._found["documented"] is True)
 
     def graph(self, tensors: Callable[[int], torch.Tensor]) -> Graph:
-        """Its operators, with the real tensors of these numbers."""
+        """Return the graph, with the real tensors of these numbers."""
         return self._reading(tensors).graph()
 
     def _reading(self, tensors: Callable[[int], torch.Tensor]) -> GraphIn:
@@ -294,11 +294,11 @@ class Read:
 
     @property
     def asks_for_numbers(self) -> bool:
-        """Whether it serves calls only where numbers in tensors are as they were."""
+        """True if the entry serves calls only while numbers in tensors are unchanged."""
         return bool(self._found["data"])
 
     def data(self, tensors: Callable[[int], torch.Tensor]) -> list[tuple[Question, Json]]:
-        """What it asked of numbers, with the answers."""
+        """Return the entry's questions about numbers, with the answers."""
         pairs = [exactly(each, 2) for each in list_of(self._found["data"], 64)]
         return [(question_from_json(asked, self._terms, tensors, self._leaves()), answer) for asked, answer in pairs]
 
@@ -307,7 +307,7 @@ class Read:
 
     @between_traces
     def built(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> Built:
-        """What can be known without the sizes of a call: all that costs much.
+        """Build the expensive parts of an entry, which do not depend on the sizes of a call.
 
         Args:
             fn: the function.
@@ -331,7 +331,7 @@ class Read:
 
     @between_traces
     def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: Built | None = None) -> Program:
-        """The program for calls of this process; ``built`` if that was done before and still holds.
+        """Return the program for calls of this process; ``built`` if it was built before and still holds.
 
         Raises:
             Differs: something that it read is not what it was.
@@ -357,7 +357,7 @@ class Read:
 
 
 def _check_symbols(graph: Graph, positions: Mapping[str, int]) -> None:
-    """That each symbol is known where it is needed.
+    """Check that each symbol is known where it is needed.
 
     Raises:
         EntryError: one is not.

@@ -1,4 +1,4 @@
-"""What a store of entries is, and which one a caller means."""
+"""The interface of a store of entries, and the choice of a store."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from symshape.store.remote import SharedStore
 
 
 class EntryStore(Protocol):
-    """Where entries are kept: a folder, or something like one."""
+    """A store of entries: a folder, or something like one."""
 
     def digests(self, address: str) -> list[str]:
-        """The names of the entries for an address, the most useful first."""
+        """Return the names of the entries for an address, the most useful first."""
 
     def read(self, address: str, digest: str) -> bytes:
-        """One of them."""
+        """Return the content of one entry."""
 
     def write(self, address: str, content: bytes) -> str:
-        """Keeps one; answers its name."""
+        """Write an entry; return its name."""
 
     def used(self, address: str, digest: str) -> None:
-        """Notes that one was of use."""
+        """Mark an entry as used."""
 
     def remove(self, address: str, digest: str) -> None:
-        """Takes one away."""
+        """Remove an entry."""
 
 
 class NoStore:
-    """Keeps nothing."""
+    """The store that keeps nothing."""
 
     def digests(self, address: str) -> list[str]:
-        """None."""
+        """Return []."""
         return []
 
     def read(self, address: str, digest: str) -> bytes:
-        """Nothing is there."""
+        """Raise: there are no entries."""
         raise FileNotFoundError(digest)
 
     def write(self, address: str, content: bytes) -> str:
-        """Writes nowhere."""
+        """Write nothing."""
         return ""
 
     def used(self, address: str, digest: str) -> None:
-        """Nothing was."""
+        """Do nothing."""
 
     def remove(self, address: str, digest: str) -> None:
-        """Nothing is there."""
+        """Do nothing."""
 
 
 def store_of(given: Any) -> EntryStore:
-    """The store that a caller means: ``True`` for the one of this user, a path, a URL, or a store.
+    """Return the store that a caller means: ``True`` for this user's, a path, a URL, or a store.
 
     Raises:
         InputError: it is none of these.

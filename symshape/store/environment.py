@@ -1,4 +1,4 @@
-"""What an entry takes to stay beside what it read: versions of Python, torch and symshape, torch's flags."""
+"""The environment that an entry assumes, beside what it read: versions of Python, torch and symshape, torch's flags."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from symshape.store.own_sources import sources_digest
 from symshape.tracing.state.flags import matmul_precision
 
 _TRUSTED = ("numpy", "sympy", "mpmath", "z3-solver")
-"""Libraries whose code a recording takes to stay (``tracing/state/trusted.py``), so that only their versions tell."""
+"""Libraries whose code is trusted not to change within a version (``tracing/state/trusted.py``)."""
 
 
 def environment() -> Mapping[str, Any]:
-    """What must be the same in the process that an entry was made in and in the one that uses it."""
+    """Return the environment: it must be the same in the process that made an entry and in the one that uses it."""
     return {**_of_process(), "torch's flags": _flags()}
 
 
@@ -45,7 +45,7 @@ def _version(name: str) -> str:
 
 
 def _flags() -> list[Any]:
-    """Flags by which torch's own code chooses between ways to compute, and which no trace is told of."""
+    """Return the flags by which torch's own code chooses an algorithm, and which no trace records."""
     cuda, cudnn, mkldnn = torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn
     return [
         *(
@@ -61,7 +61,7 @@ def _flags() -> list[Any]:
 
 
 def device_names(devices: Iterator[torch.device] | set[torch.device]) -> dict[str, str]:
-    """The model of each accelerator among these devices, since kernels and their layouts are chosen by it."""
+    """Return the model of each accelerator among these devices, since kernels and their layouts depend on it."""
     found = {}
     for device in devices:
         if device.type == "cuda":

@@ -62,7 +62,7 @@ class GraphIn:
         self.groups: list[list[Any]] = []
 
     def graph(self) -> Graph:
-        """The graph."""
+        """Return the graph."""
         names = ("inputs", "lifted", "steps", "outputs", "output_tree", "values", "specs", "ops", "locations")
         inputs, lifted, steps, outputs, tree, values, specs, ops, locations = fields_of(self._data, *names)
         self._specs = [self._spec(each) for each in list_of(specs)]
@@ -109,7 +109,7 @@ class GraphIn:
         return self._env.nodes.size(found)
 
     def _new(self, number: Json) -> Value:
-        """A value that is made here."""
+        """Return a new value of the graph."""
         found = integer_of(number, 0, len(self._values))
         if found in self._made:
             raise EntryError(f"value {found} is made twice")
@@ -117,7 +117,7 @@ class GraphIn:
         return self._values[found]
 
     def _known(self, number: Json) -> Value:
-        """A value that was made before."""
+        """Return a value of the graph that was made before."""
         found = integer_of(number, 0, len(self._values))
         if found not in self._made:
             raise EntryError(f"value {found} is read before it is made")
@@ -146,14 +146,14 @@ class GraphIn:
         return self._known(inner) if tag == "value" else self._terms.tagged(tag, inner)
 
     def _group(self, data: Json) -> str:
-        """The name of a process group."""
+        """Return the name of a process group."""
         name, ranks, backends = exactly(data, 3)
         text_of(backends, 1000)
         self.groups.append([text_of(name, 1000), [integer_of(each) for each in list_of(ranks)], backends])
         return str(name)
 
     def compare_groups(self) -> None:
-        """That process groups of these names have the same ranks in this process.
+        """Check that process groups of these names have the same ranks in this process.
 
         Raises:
             Differs: one has not.
@@ -163,7 +163,7 @@ class GraphIn:
                 raise Differs(f"the process group {words[0]} of ranks {str(words[1])[:80]}")
 
     def _check_groups(self, op: OpOverload, data: dict[str, Json]) -> None:
-        """That process groups are told by their ranks, and not by a name."""
+        """Check that process groups are given by their ranks, and not by a name."""
         given = {**dict(enumerate(list_of(data["args"], 256))), **data.get("kwargs", {})}
         for place in with_groups(op) & given.keys():
             if type(given[place]) is not dict or given[place].keys() != {"group"}:
@@ -228,7 +228,7 @@ _KIND = ("dtype", "device", "layout")
 
 
 def operator(name: str) -> OpOverload:
-    """The operator of a name: one of torch's own, with a rule of ours."""
+    """Return the operator of a name: one of torch's own, with a rule of ours."""
     space, _, rest = name.rpartition("::")
     packet, _, overload = rest.rpartition(".")
     ops = getattr(torch.ops, space or "aten") if space in ("", COLLECTIVES) else None
@@ -241,7 +241,7 @@ def operator(name: str) -> OpOverload:
 
 
 def guard_set(data: Json) -> GuardSet:
-    """Guards as guards writes them."""
+    """Read guards in the format of the package ``guards``."""
     try:
         found = guards_from_json(text_of(data, 1 << 24), "guard_set")
     except GuardsError as error:
@@ -251,7 +251,7 @@ def guard_set(data: Json) -> GuardSet:
 
 
 def _constant(content: Any, spec: meta_fns.TensorSpec) -> torch.Tensor:
-    """A tensor that the program writes down."""
+    """Return a tensor that the program writes down."""
     if type(content) is not bytes or not all(type(each) is int for each in (*spec.sizes, *spec.strides)):
         raise EntryError("a constant without content, or of unknown sizes")
     count = 1

@@ -27,7 +27,7 @@ from symshape.store.trees import tree_to_json
 from symshape.tracing.state import process_groups
 
 LARGEST_CONSTANTS = 1 << 20
-"""Bytes of the tensors that a program itself writes down, together."""
+"""The largest size, in bytes, of all tensors together that a program itself writes down."""
 
 
 class GraphOut:
@@ -51,7 +51,7 @@ class GraphOut:
         self._bytes = 0
 
     def json(self) -> Json:
-        """The graph.
+        """Return the graph as JSON.
 
         Raises:
             NotStorable: it has an operator without a rule, a generator of random numbers, a tensor without a name …
@@ -71,7 +71,7 @@ class GraphOut:
         }
 
     def _row(self, table: str, row: Json) -> int:
-        """The number of what is written once, however often it occurs."""
+        """Return the number of a row that is written once, however often it occurs."""
         known, rows = self._tables[table], self._rows[table]
         key = json.dumps(row)
         if key not in known:
@@ -156,11 +156,11 @@ class GraphOut:
 
 COLLECTIVES = "_c10d_functional"
 NAMESPACES = ("aten", COLLECTIVES)
-"""Of operators that entries have."""
+"""The namespaces of the operators that entries may have."""
 
 
 def check_flows(program: Program) -> None:
-    """Whether a program is nothing but operators.
+    """Check that a program consists of operators only.
 
     Raises:
         NotStorable: it runs functions of its own, as ``torch.cond`` does.
@@ -172,7 +172,7 @@ def check_flows(program: Program) -> None:
 
 
 def op_name(op: Any) -> str:
-    """The name of an operator that an entry may have: one of torch's own, with a rule of ours.
+    """Return the name of an operator that an entry may have: one of torch's own, with a rule of ours.
 
     Raises:
         NotStorable: it is another.
@@ -191,7 +191,7 @@ def trusts_its_arguments(op: OpOverload) -> bool:
 
 
 def with_groups(op: OpOverload) -> set[int | str]:
-    """The arguments of an operator, by position and by name, that are names of process groups."""
+    """Return the arguments of an operator, by position and by name, that are names of process groups."""
     if op.namespace != COLLECTIVES:
         return set()
     names = [each.name for each in op._schema.arguments]
@@ -199,7 +199,7 @@ def with_groups(op: OpOverload) -> set[int | str]:
 
 
 def group_to_json(group: Any) -> Json:
-    """A process group with its ranks, since its name only counts the groups of a process.
+    """Return a process group with its ranks as JSON; its name only counts the groups of a process.
 
     Raises:
         NotStorable: this process is in no such group.
@@ -211,5 +211,5 @@ def group_to_json(group: Any) -> Json:
 
 
 def guards_text(guards: GuardSet) -> str:
-    """Guards as guards writes them."""
+    """Return guards in the format of the package ``guards``."""
     return guards_to_json(guards, indent=None)

@@ -1,6 +1,6 @@
-"""What a compiled function asks of a store: a program for a call, which sizes change, and to keep a new program.
+"""The interface of a compiled function to a store: find a program for a call, the sizes that change, store a program.
 
-Whatever is wrong with a store or in it, calls go on as without one: the reason is an event.
+Errors of a store never reach a call: the call proceeds without the store, and the reason is an event.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from symshape.tracing.capture import between_traces
 from symshape.user_code import name_of
 
 _MOST_READ = 256
-"""Entries that are kept in memory, as they were read."""
+"""The number of entries that are held in memory, as read."""
 
 
 class Keeper:
@@ -82,7 +82,7 @@ class Keeper:
         environment()  # takes a millisecond or two once, better now than at the first call
 
     def prepare(self) -> None:
-        """Reads the entry that was of use last ahead of the first call, so that that has less to do.
+        """Read the most recently used entry ahead of the first call, so that the call has less to do.
 
         Only from this machine's disk.  Nothing is said of what fails: the first call finds the same, and tells.  What
         the entry read is compared now and, by the check of any later call, when the first call comes.
@@ -104,7 +104,7 @@ class Keeper:
                     read.forget()
 
     def find(self, call: Call, values: Sequence[int], also: Sequence[Sequence[int]] = ()) -> Program | None:
-        """A program for the call, if a stored one fits it and all that it read is what it was.
+        """Return a program for the call, if a stored one fits it and all that it read is unchanged.
 
         Args:
             call: the call.
@@ -145,7 +145,7 @@ class Keeper:
         return None
 
     def miss(self, call: Call, values: Sequence[int]) -> MissError:
-        """Why :meth:`find` has just answered None for a call, as an error that names the nearest entry."""
+        """Return the error for a call for which :meth:`find` has just returned None; it names the nearest entry."""
         surroundings = environment()
         address = self._addresses.among(surroundings)
         try:
@@ -156,7 +156,7 @@ class Keeper:
         return miss_error(asked, self._all(address), self._elsewhere(address), dict(surroundings))
 
     def certificates(self) -> list[Record]:
-        """The certificates of this function, each proven again from the entries that are there.
+        """Yield the certificates of this function, each proven again from the existing entries.
 
         Raises:
             MissError: one cannot be; the message says which sizes, or which entry, are missing.
@@ -176,9 +176,9 @@ class Keeper:
         return found
 
     def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[Record, Certificate]:
-        """Whether the entries of the store's folder serve all that was declared.
+        """Prove that the entries of the store's folder serve all that was declared.
 
-        What is proven is kept beside them, and certificates that no longer hold leave.
+        A proof is stored beside the entries; certificates that no longer hold are removed.
 
         Args:
             call: an example, under the modes of the present.
@@ -208,7 +208,7 @@ class Keeper:
         return record, proof
 
     def content_of(self, program: Program, call: Call) -> bytes:
-        """A program as an entry; the entry that it was loaded from or kept as, if there is one.
+        """Return a program as an entry; the existing entry if the program was loaded from one or stored as one.
 
         Raises:
             NotStorable: it cannot be one.
@@ -221,7 +221,7 @@ class Keeper:
         return to_bytes(program, self._fn, call, address, surroundings)
 
     def program_of(self, content: bytes, call: Call, values: Sequence[int]) -> Program | None:
-        """The program of an entry that comes from elsewhere; None if it is for other calls, or for another device.
+        """Return the program of an entry from elsewhere; None if it is for other calls, or for another device.
 
         Raises:
             Differs: something that it read is another here.
@@ -241,7 +241,7 @@ class Keeper:
 
     @between_traces
     def identity(self, call: Call) -> dict[str, Any]:
-        """What ranks compare before they compile: name and code of the function, and what is given to it."""
+        """Return the data that ranks compare before they compile: name and code of the function, and its arguments."""
         forward = getattr(self._fn, "forward", self._fn)
         code = getattr(getattr(forward, "__func__", forward), "__code__", None)
         structure = structure_to_json(call, modes())
@@ -253,7 +253,7 @@ class Keeper:
         }
 
     def changing(self, call: Call, values: Sequence[int]) -> list[Source]:
-        """The integers of a call that other processes saw change, whatever has become of the program since."""
+        """Return the integers of a call that other processes saw change, even if the program has changed since."""
         surroundings = environment()
         address = self._addresses.among(surroundings)
         sources = sources_of(call)
@@ -275,7 +275,7 @@ class Keeper:
         return [sources[position] for position in sorted(found) if not isinstance(sources[position], IntArg)]
 
     def varying_floats(self, call: Call) -> list[int]:
-        """The leaves of a call that are floats, and that a stored program for calls like it reads when it runs."""
+        """Return the float leaves of a call that a stored program for calls like it reads at run time."""
         if not any(type(each) is float for each in call.leaves):
             return []
         address = self._addresses.among(environment())
@@ -291,7 +291,7 @@ class Keeper:
         return []
 
     def keep(self, program: Program, call: Call) -> None:
-        """Keeps a program that was traced for the call just now; tells why where that cannot be."""
+        """Store a program that was just traced for the call; report why if it cannot be stored."""
         surroundings = environment()
         address = self._addresses.among(surroundings)
         try:
@@ -314,24 +314,24 @@ class Keeper:
         events.emit(events.Stored(self._name, digest, len(content)))
 
     def shelf(self, program: Program) -> ArtefactShelf | None:
-        """Where what is compiled for a program is kept: beside its entry, if it is one."""
+        """Return the shelf for compiled code of a program: beside its entry, if it has one."""
         digest = self._digests_of.get(program)
         return None if digest is None else shelf_of(self._store, digest)
 
     # -- inside
     def _folder(self) -> DiskStore | None:
-        """The store's folder on this machine's disk."""
+        """Return the store's folder on this machine's disk."""
         here = getattr(self._store, "local", self._store)
         return here if isinstance(here, DiskStore) else None
 
     def _all(self, address: str) -> Iterator[Stored]:
-        """The entries for an address that can be read."""
+        """Yield the readable entries for an address."""
         for digest in self._digests(address):
             with contextlib.suppress(EntryError, OSError):
                 yield read_header(self._store.read(address, digest), digest)
 
     def _elsewhere(self, address: str) -> Iterator[Stored]:
-        """The entries on this machine's disk for all other addresses."""
+        """Yield the entries on this machine's disk for all other addresses."""
         here = self._folder()
         for each in () if here is None else here.all():
             if each.address != address and here is not None:
@@ -339,7 +339,7 @@ class Keeper:
                     yield read_header(here.read(each.address, each.digest), each.digest)
 
     def _candidates(self, address: str) -> Iterator[str]:
-        """The entries for an address, those that were read ahead first: the store is asked for the others."""
+        """Yield the entries for an address: first those that were read ahead, then those of the store."""
         ahead = [each for each in list(self._ahead) if each not in self._wrong]
         yield from ahead
         yield from (each for each in self._digests(address) if each not in ahead)
@@ -352,7 +352,7 @@ class Keeper:
             return []
 
     def _known(self, address: str, digest: str) -> tuple[Stored, str]:
-        """An entry, and the text of the structure of its calls."""
+        """Return an entry, and the text of the structure of its calls."""
         with self._lock:
             known = self._read.get(digest)
         if known is None:
@@ -365,7 +365,7 @@ class Keeper:
         return known
 
     def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> Read | None:
-        """An entry for calls of this structure."""
+        """Return an entry for calls of this structure; None if it is for others."""
         stored, for_calls = self._known(address, digest)
         if for_calls != structure or stored.header["address"] != address:
             return None
@@ -375,7 +375,7 @@ class Keeper:
         return Read(stored) if ahead is None else ahead[0]
 
     def _built(self, digest: str) -> Built | None:
-        """What was built of an entry before the first call, for one program, if what it read is still the same."""
+        """Return the parts of an entry that were built before the first call, for one program, if they still hold."""
         _, built = self._ahead.pop(digest, (None, None))
         return built if built is not None and built.state.unchanged() and built.holds() else None
 

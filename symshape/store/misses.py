@@ -1,6 +1,7 @@
-"""Why no stored entry serves a call, in sentences: the sizes of the call, and what the nearest entry lacks.
+"""Errors for calls that no stored entry serves: the sizes of the call, and what the nearest entry lacks.
 
-Only for calls that must not be traced: it reads every entry of the function's and looks for the nearest sizes.
+They are only for calls that must not be traced: all entries of the function are read, and the nearest sizes are
+searched for.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ADVICE = 'nothing is traced here (on_miss="error"): bake the store for such cal
 
 @attrs.frozen(eq=False)
 class Asked:
-    """A call that nothing stored serves.
+    """A call that no stored entry serves.
 
     Attributes:
         function: its name.
@@ -47,7 +48,7 @@ class Asked:
 
 @attrs.frozen(eq=False)
 class _Reason:
-    """Why one entry does not serve a call: the smaller the rank, the nearer it comes.
+    """The reason why one entry does not serve a call; the smaller the rank, the nearer the entry.
 
     Attributes:
         rank: what kind of reason it is, how many things would have to change, and by how much in all.
@@ -61,7 +62,7 @@ class _Reason:
 
 
 def miss_error(asked: Asked, here: Iterable[Stored], elsewhere: Iterable[Stored], environment: Json) -> MissError:
-    """The error for a call that nothing stored serves.
+    """Return the error for a call that no stored entry serves.
 
     Args:
         asked: the call.
@@ -83,7 +84,7 @@ def miss_error(asked: Asked, here: Iterable[Stored], elsewhere: Iterable[Stored]
 
 
 def _reason(asked: Asked, stored: Stored) -> _Reason | None:
-    """Why an entry does not serve the call; None for what is no entry."""
+    """Return the reason why an entry does not serve the call; None for a damaged entry."""
     name = f"entry {stored.digest[:12]}"
     if stored.digest in asked.differs:
         return _Reason((0, 0), f"{asked.differs[stored.digest]} is not what it was when {name} was made")
@@ -113,7 +114,7 @@ def _reason(asked: Asked, stored: Stored) -> _Reason | None:
 
 
 def _structure_differences(then: Any, asked: Asked) -> list[str]:
-    """How the structure of a call differs from that of an entry, in sentences; at least one."""
+    """Return the differences between the structures of a call and an entry, in sentences; at least one."""
     now = asked.structure
     if now is None:
         return ["an argument cannot be put into words for another process"]
@@ -141,7 +142,7 @@ def _modes(modes: Any) -> str:
 
 
 def _surroundings(others: Sequence[Stored], environment: Any) -> str:
-    """Why entries of the function's name are at another address."""
+    """Return the reason why entries of the function's name are at another address."""
     fewest: list[str] | None = None
     for each in others[:_MOST_ASKED]:
         made: Any = each.header["environment"]

@@ -1,7 +1,7 @@
-"""Ranks that have devices of their own: that one has on ``cuda:0`` what another has on ``cuda:1`` is no difference.
+"""Ranks with devices of their own: ``cuda:0`` on one rank and ``cuda:1`` on another are no difference.
 
-Only comparisons look past the number.  A program is for one device: what it computes may hang on the number (a branch
-on ``x.device.index``, a ``"cuda:0"`` in its code), and no recording says that it does not.
+Only comparisons ignore the device number. A program is for one device: its results may depend on the number (a branch
+on ``x.device.index``, a ``"cuda:0"`` in its code), and no recording excludes that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NUMBERED = re.compile(r'"([a-z]+:\d+)"')
 
 
 def with_own_devices(structure: Json) -> Json:
-    """A call's structure in which accelerators are numbered as they come."""
+    """Return a call's structure with accelerators numbered in order of appearance."""
     numbers: dict[str, str] = {}
 
     def numbered(device: Any) -> Any:
@@ -30,7 +30,7 @@ def with_own_devices(structure: Json) -> Json:
 
 
 def moved(body: str, theirs: Json, mine: Json) -> str:
-    """The text of an entry with the devices of another rank's call replaced by those of this rank's.
+    """Return an entry's text with the devices of another rank's call replaced by this rank's.
 
     Args:
         body: the text.

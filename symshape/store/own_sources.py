@@ -1,8 +1,8 @@
-"""The digest of symshape's own sources, made again only when one of them has changed.
+"""The digest of symshape's own sources, cached until one of them changes.
 
-Reading some hundred files takes four times as long as asking for their inodes, sizes and times.  What was read under
-these is kept in a folder of entries; ``ctime`` is among them, which no program can set, so that an edit that restores
-size and modification time is seen too.
+Reading some hundred files takes four times as long as asking for their inodes, sizes and times. The digest for these is
+cached in a folder of entries. ``ctime`` is among them, which no program can set: an edit that restores size and
+modification time is seen too.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import meta_fns
 from symshape import options
 
 Source = tuple[str, int, int, int, int]
-"""Path, inode, size, and the times of the last write and of the last change of anything about it."""
+"""Path, inode, size, and the times of the last write (mtime) and of the last change of metadata (ctime)."""
 
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which another edit has another time, on any file system."""
+"""The time in nanoseconds after which another edit has another time stamp, on any file system."""
 
 
 _made: list[str] = []
 
 
 def sources_digest(kept: Path | None = None) -> str:
-    """The digest of the sources of symshape, guards and meta_fns, whatever the compiled parts were made of.
+    """Return the digest of the sources of symshape, guards and meta_fns, even if compiled parts are used.
 
     It is made once in a process.
 
@@ -44,7 +44,7 @@ def sources_digest(kept: Path | None = None) -> str:
 
 
 def keep_digest(kept: Path) -> None:
-    """Keeps the digest for later processes where nothing is kept yet, in a folder that has come to be meanwhile."""
+    """Cache the digest for later processes in a folder that has none yet."""
     if not kept.exists():
         digest_of(_folders(), kept)
 
@@ -54,7 +54,7 @@ def _folders() -> list[str]:
 
 
 def digest_of(folders: Sequence[str], kept: Path | None) -> str:
-    """The digest of all Python sources in some folders: their paths from there on, and what is in them.
+    """Return the digest of all Python sources in some folders: of relative paths and contents.
 
     Args:
         folders: where they are.
@@ -80,7 +80,7 @@ def digest_of(folders: Sequence[str], kept: Path | None) -> str:
 
 
 def _known(kept: Path, seen: str) -> str | None:
-    """What is kept, if it was made of what is seen now, and by this user or the system's."""
+    """Return the cached digest, if it was made from the present files, and by this user or root."""
     try:
         handle = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, encoding="ascii") as file:
@@ -95,7 +95,7 @@ def _known(kept: Path, seen: str) -> str | None:
 
 
 def _keep(kept: Path, content: str) -> None:
-    """Writes it whole, or not at all."""
+    """Write the digest whole, or not at all."""
     unfinished = kept.with_name(f"{kept.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

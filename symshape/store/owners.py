@@ -1,4 +1,4 @@
-"""Whose each place of a recording is, and by which step it is read from its owner."""
+"""The owner of each place that a trace recorded, and the step from the owner to the place."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Step = tuple[str, Any]
 
 
 def behind(kind: type) -> Any:
-    """The very dictionary of a class, behind the view that ``__dict__`` gives anew each time."""
+    """Return the real dictionary of a class, behind the view that ``__dict__`` makes anew each time."""
     return direct.dict_behind(kind.__dict__)
 
 
 def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
-    """Whose place it is (None: nobody's), the step to it, and whether the owner is the dictionary behind a class.
+    """Return a place's owner (None if it has none), the step to it, and whether the owner is a class's dictionary.
 
     Raises:
         NotStorable: it is an answer that no other process can ask for.

@@ -1,9 +1,10 @@
-"""Ranks that compile one program together: they compare what they are about to compile, one traces, the others load.
+"""Ranks that compile one program together: they compare their calls, one traces, the others load its entry.
 
-All goes through the key-value store of the process group (no collective, nothing on a warm call), when a compiled
-function meets its first call: every rank says what it has, the first rank reads that and gives a verdict (sizes that
-differ are dynamic on all; code or arguments that differ are an error on all, which names the rank), traces, and hands
-its entry to the others.  Nobody waits longer than the timeout: who did not come, and how far each was, is in the error.
+All messages go through the key-value store of the process group (no collective, nothing on a warm call), at the first
+call of a compiled function. Every rank publishes its call. The first rank compares them and gives a verdict: sizes that
+differ are dynamic on all ranks; code or arguments that differ are an error on all ranks, which names the rank. The
+first rank then traces and passes its entry to the others. Nobody waits longer than the timeout. Its error says who did
+not come, and how far each rank was.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ from symshape.store.own_devices import with_own_devices
 from symshape.store.refusals import Differs, EntryError, NotStorable
 
 _SOON, _LATE = 0.001, 0.05
-"""Seconds between two looks, at first and later on."""
+"""The seconds between two looks at the store, at first and later on."""
 _LATE_A_RANK = 1e-4
-"""Seconds, times the number of ranks, if that is later: what answers them all does one thing at a time."""
+"""The seconds between two looks for each rank, if that is later: one server answers all ranks, one at a time."""
 
 Get = Callable[[Sequence[Source], Sequence[Sequence[int]]], Program]
-"""A stored program that serves these integers of other ranks too, or else one traced with these sources as symbols."""
+"""A stored program that serves these integers of other ranks too, or one traced with these sources as symbols."""
 
 
 class Board(Protocol):
-    """Where ranks write for each other: a key-value store of ``torch.distributed``."""
+    """A place where ranks write for each other: a key-value store of ``torch.distributed``."""
 
     def set(self, key: str, value: bytes | str) -> None:
-        """Writes."""
+        """Write a value."""
 
     def get(self, key: str) -> bytes:
-        """Reads; waits where there is nothing."""
+        """Read a value; wait until there is one."""
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all of these are there."""
+        """Return whether all keys exist."""
 
 
 class Ranks:
-    """Says that a compiled function is compiled by all ranks of a process group together: ``store=Ranks()``.
+    """A store option by which all ranks of a process group compile a function together: ``store=Ranks()``.
 
     Args:
         store: where entries are kept besides: ``True``, a path, a store; None for nowhere.
@@ -74,7 +75,7 @@ class Ranks:
         return f"Ranks({self.store!r})"
 
     def board(self) -> tuple[Board, int, int]:
-        """The store, this rank, and how many there are.
+        """Return the key-value store, this rank, and the number of ranks.
 
         Raises:
             RankError: there is no process group.
@@ -92,13 +93,13 @@ class Ranks:
         return board, dist.get_rank(group), dist.get_world_size(group)
 
     def meeting(self, name: str) -> Meeting:
-        """The meeting for the next compiled function of this process, which is called so."""
+        """Return the meeting of the ranks for the next compiled function of this name."""
         board, rank, size = self.board()
         return Meeting(board, rank, size, f"compiled{next(self._numbers)}", name, self.timeout)
 
 
 class Meeting:
-    """One compiled function's ranks.
+    """The ranks of one compiled function.
 
     Args:
         board: where they write.
@@ -114,7 +115,7 @@ class Meeting:
         self._key, self._name = key, name
 
     def program(self, keeper: Keeper, call: Call, values: Sequence[int], get: Get) -> Program:
-        """The program for the first call of all ranks.
+        """Return the program for the first call of all ranks.
 
         Raises:
             RankError: they do not agree, or one of them did not come.
@@ -147,7 +148,7 @@ class Meeting:
         return program
 
     def _lead(self, keeper: Keeper, call: Call, get: Callable[[], Program]) -> Program:
-        """Loads or traces, and hands the entry to the others, or tells them why there is none."""
+        """Load or trace, and pass the entry to the others, or tell them why there is none."""
         try:
             program = get()
         except BaseException as error:
@@ -163,7 +164,7 @@ class Meeting:
         return program
 
     def _follow(self, keeper: Keeper, call: Call, values: Sequence[int], get: Callable[[], Program]) -> Program:
-        """Loads what rank 0 has; where that does not fit, what is stored, or traces."""
+        """Load the entry of rank 0; if it does not fit, load a stored one, or trace."""
         entry = self._hear("entry", 0, "compiles")
         program, reason = None, entry.get("reason", "rank 0's program is for other sizes, or for its own device")
         if "content" in entry:
@@ -195,7 +196,7 @@ class Meeting:
         return [self._hear(what, rank, doing) for rank in range(self._size)]
 
     def _hear(self, what: str, rank: int, doing: str) -> Any:
-        """What a rank says; not longer than the timeout after the wait began."""
+        """Return the message of a rank; raise once the timeout has passed since the wait began."""
         key = f"{self._key}/{what}/{rank}"
         end, pause = time.monotonic() + self._timeout, _SOON
         try:
@@ -214,7 +215,7 @@ class Meeting:
             raise RankError(f"{self._name}: rank {self._rank} cannot reach the group's store: {error}") from error
 
     def _states(self) -> str:
-        """How far each rank is, in words."""
+        """Return the progress of each rank, in words."""
         steps = {"has": "came", "entry": "has compiled", "outcome": "is ready", "end": "is done"}
         found: dict[str, list[str]] = {}
         for rank in range(self._size):
@@ -227,7 +228,7 @@ class Meeting:
 
 
 def _verdict(have: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What is wrong, and which integers differ; what most ranks have is taken for right."""
+    """Return what is wrong, and which integers differ; the majority of ranks is taken to be right."""
     wrong = []
     for part, words in (("name", "compiles another function"), ("code", "has other code of the function")):
         wrong += _odd(have, part, words)
@@ -266,7 +267,7 @@ def _odd_arguments(have: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _difference(mine: dict[str, Any], other: dict[str, Any], rank: int) -> str:
-    """The first argument in which two calls differ, in words."""
+    """Return the first argument in which two calls differ, in words."""
     if mine.get("structure") is None or other.get("structure") is None:
         return f"is given what cannot be compared: {mine.get('unstorable') or other.get('unstorable')}"
     leaves, others = mine["structure"]["leaves"], other["structure"]["leaves"]

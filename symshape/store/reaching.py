@@ -1,7 +1,7 @@
-"""How one object is reached from another, without running any code of the program's: a step such as ``["item", "w"]``.
+"""Steps from one object to another, such as ``["item", "w"]``, which run no code of the program.
 
-Each kind of step is one row: how it is taken, and which place of a recording it stands for (``None`` for a step that
-only leads somewhere).
+Each kind of step is one row of a table: how it is taken, and the recorded place that it stands for (``None`` for a step
+that only leads to another object).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from symshape.tracing.state.places import Place as Noted
 
 
 class Roots:
-    """Where steps begin.
+    """The objects at which steps begin.
 
     Args:
         fn: the function that is compiled.
@@ -85,7 +85,7 @@ def _cell(owner: Any, key: Any) -> Any:
 
 
 def _part(name: str, *kinds: type) -> Callable[[Any, Any], Any]:
-    """An attribute that objects of C have, and that no class of the program's can stand in for."""
+    """Return the step to an attribute of C objects, for which no class of the program can substitute."""
 
     def read(owner: Any, _: Any) -> Any:
         return getattr(owner, name, MISSING) if type(owner) in kinds else MISSING
@@ -94,7 +94,7 @@ def _part(name: str, *kinds: type) -> Callable[[Any, Any], Any]:
 
 
 def _slot(owner: Any, key: Any) -> Any:
-    """What stands in a slot, or in what C keeps of an object."""
+    """Return the value in a slot, or in a member that C keeps of an object."""
     if key == "__class__":
         return type(owner)
     found = lookups.static(type(owner), key) if type(key) is str else MISSING
@@ -153,7 +153,7 @@ def _decimal(_: Any, key: Any) -> Any:
 
 
 def flags_of_hooks(module: torch.nn.Module) -> str:
-    """How the hooks of a module are called, which stands in tables beside them (checked on torch 2.11 to 2.13)."""
+    """Return how the hooks of a module are called, which is stored beside them (checked on torch 2.11 to 2.13)."""
     held = module.__dict__
     found = [held.get("_is_full_backward_hook")]
     for hooks, *tables in _HOOK_TABLES:
@@ -176,7 +176,7 @@ GROUPS: dict[str, tuple[Callable[[], str], Callable[[], str]]] = {
     "rank": (process_groups.standing, process_groups.standing),
     "groups": (process_groups.standing_in_groups, process_groups.layout),
 }
-"""What programs ask torch.distributed for: what a process compares with itself, and with another one."""
+"""The questions to torch.distributed: the value that a process compares with its own, and with another process's."""
 
 
 def _group(_: Any, key: Any) -> Any:
@@ -250,4 +250,4 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "flags of hooks": (_flags_of_hooks, None),
     "compiled": (_compiled, None),
 }
-"""By kind of step: how it is taken from an owner with a key, and the place that it stands for."""
+"""The steps by kind: how each is taken from an owner with a key, and the place that it stands for."""

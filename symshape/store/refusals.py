@@ -1,4 +1,4 @@
-"""Why an entry cannot be stored, or what was stored cannot be used."""
+"""Reasons why a program cannot be stored, or a stored entry cannot be used."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from symshape.errors import SymShapeError
 
 
 class NotStorable(Exception):
-    """A program cannot be kept in words that another process understands; the message says what of it."""
+    """A program cannot be described for another process; the message says what of it."""
 
 
 class Differs(Exception):
-    """What an entry read is not what it was; the message names it.
+    """Something that an entry read has changed; the message names it.
 
     Attributes:
         of_code: whether it is code that is another.
@@ -25,7 +25,7 @@ class Differs(Exception):
 class EntryError(SymShapeError):
     """A stored entry is damaged, of another version, or not one at all; delete it (``symshape cache prune``).
 
-    The message may quote the file: what is not printable is escaped.
+    The message may quote the file: unprintable characters are escaped.
     """
 
     def __init__(self, message: str) -> None:
@@ -33,4 +33,4 @@ class EntryError(SymShapeError):
 
 
 class NotImported(EntryError):
-    """An entry's result is of a class that this process does not know: it may be whole, and of use to another."""
+    """The class of an entry's result is unknown in this process; the entry may be valid, and of use to another."""

@@ -1,9 +1,10 @@
-"""Entries that many machines share: a folder of this machine in front, and behind it what fsspec or Redis reaches.
+"""Entries that many machines share: a folder of this machine in front of a remote store (fsspec or Redis).
 
-Reads go through: what is not in the folder is asked for behind, and kept.  Writes go behind later, in a thread.  A
-call waits for the other side at most as long as it was told to, and after a failure not at all for a while, so that a
-dead server costs next to nothing.  What comes from there is checked by its digest; with a ``key`` it must be signed.
-An entry decides what a program computes: share a store only with whom you trust with that, or sign.
+Reads go through: an entry that is not in the folder is fetched and stored there. Writes go to the remote store later,
+in a thread. A call waits for the remote store at most as long as it was told to, and not at all for a while after a
+failure, so that a dead server costs next to nothing. Remote entries are checked by their digest; with a ``key`` they
+must be signed. An entry decides what a program computes: share a store only with people whom you trust with that, or
+sign.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from symshape.store.refusals import EntryError
 
 T = TypeVar("T")
 _PAUSE, _LONGEST_PAUSE = 5.0, 300.0
-"""Seconds without the other side after a failure: doubled with each."""
+"""The seconds without the remote store after a failure, doubled with each, and their largest value."""
 _MOST_WAITING = 256
 _SIGNATURE = 65  # bytes: 64 of hexadecimal digits and a line's end
 
 
 class Remote(Protocol):
-    """What stands behind; any exception is a failure of it."""
+    """The remote store; any exception is a failure of it."""
 
     def names(self, address: str) -> list[str]:
-        """The entries for an address."""
+        """Return the names of the entries for an address."""
 
     def get(self, address: str, digest: str) -> bytes:
-        """One of them."""
+        """Return the content of one entry."""
 
     def put(self, address: str, digest: str, content: bytes) -> None:
-        """Keeps one: whoever reads it finds all of it or nothing."""
+        """Write an entry atomically: a reader finds all of it or nothing."""
 
 
 class Files:
@@ -66,7 +67,7 @@ class Files:
             raise InputError(f"{url} is no URL that fsspec knows: {error}") from error
 
     def names(self, address: str) -> list[str]:
-        """The entries for an address."""
+        """Return the names of the entries for an address."""
         self._files.invalidate_cache(f"{self._root}/{address}")  # other machines write, too
         try:
             found = self._files.ls(f"{self._root}/{address}", detail=False)
@@ -75,12 +76,12 @@ class Files:
         return [name.rpartition("/")[2].removesuffix(".entry") for name in found if name.endswith(".entry")]
 
     def get(self, address: str, digest: str) -> bytes:
-        """One of them."""
+        """Return the content of one entry."""
         content: bytes = self._files.cat_file(f"{self._root}/{address}/{digest}.entry", start=0, end=LARGEST)
         return content
 
     def put(self, address: str, digest: str, content: bytes) -> None:
-        """Keeps one, under its name when it is whole."""
+        """Write an entry, which gets its name when it is complete."""
         path = f"{self._root}/{address}/{digest}.entry"
         self._files.makedirs(f"{self._root}/{address}", exist_ok=True)
         self._files.pipe_file(f"{path}.unfinished", content)
@@ -108,11 +109,11 @@ class Redis:
         self._seconds = seconds
 
     def names(self, address: str) -> list[str]:
-        """The entries for an address."""
+        """Return the names of the entries for an address."""
         return [each.decode() for each in self._client.smembers(f"symshape:{address}")]
 
     def get(self, address: str, digest: str) -> bytes:
-        """One of them."""
+        """Return the content of one entry."""
         found = self._client.get(f"symshape:{address}:{digest}")
         if found is None:
             self._client.srem(f"symshape:{address}", digest)  # it is older than entries are kept
@@ -120,13 +121,13 @@ class Redis:
         return bytes(found)
 
     def put(self, address: str, digest: str, content: bytes) -> None:
-        """Keeps one; its name is listed after it is there."""
+        """Write an entry; its name is listed afterwards."""
         self._client.set(f"symshape:{address}:{digest}", content, ex=self._seconds)
         self._client.sadd(f"symshape:{address}", digest)
 
 
 class SharedStore:
-    """A store of this machine with a remote one behind it.
+    """A store of this machine in front of a remote one.
 
     Args:
         remote: what stands behind, or a URL: ``redis://…`` or any that fsspec knows.
@@ -148,13 +149,13 @@ class SharedStore:
         return f"SharedStore({type(self._remote).__name__}, {self.local!r})"
 
     def digests(self, address: str) -> list[str]:
-        """The entries for an address: those of this machine first."""
+        """Return the entries for an address: those of this machine first."""
         here = self.local.digests(address)
         there = self._ask(lambda: self._remote.names(address)) or []
         return [*here, *(each for each in there if each not in here and _is_digest(each))]
 
     def read(self, address: str, digest: str) -> bytes:
-        """One of them, from here or from there.
+        """Return the content of one entry, from this machine or the remote store.
 
         Raises:
             OSError: it is not to be had in time.
@@ -177,21 +178,21 @@ class SharedStore:
         return content
 
     def write(self, address: str, content: bytes) -> str:
-        """Keeps one here, and later there."""
+        """Write an entry here, and later to the remote store."""
         digest = digest_of(content)
         self._later(lambda: self._remote.put(address, digest, self._closed(content, address)))
         return self.local.write(address, content)
 
     def used(self, address: str, digest: str) -> None:
-        """Notes that one was of use."""
+        """Mark an entry as used."""
         self.local.used(address, digest)
 
     def remove(self, address: str, digest: str) -> None:
-        """Takes one away here; what others have stays."""
+        """Remove an entry here; the remote store keeps it."""
         self.local.remove(address, digest)
 
     def flush(self, seconds: float = 10.0) -> bool:
-        """Waits until all is written behind; answers whether it is."""
+        """Wait until all entries are written to the remote store; return whether they are."""
         done = threading.Event()
         self._later(done.set)
         return done.wait(seconds)
@@ -215,7 +216,7 @@ class SharedStore:
 
     # -- the other side, with a bounded wait
     def _ask(self, question: Callable[[], T]) -> T | None:
-        """The answer; None if it does not come in time, or if the other side failed a moment ago."""
+        """Return the answer of the remote store; None if it is late, or if the store failed a moment ago."""
         if time.monotonic() < self._without_until:
             return None
         answer: Future[T] = Future()
@@ -265,7 +266,7 @@ class SharedStore:
 
 
 def remote_of(url: str) -> Remote:
-    """What a URL means.
+    """Return the remote store for a URL.
 
     Raises:
         InputError: nothing here, or something is not installed.

@@ -1,4 +1,4 @@
-"""Entries for people: what one is of, for which calls, what it read, and its operators; without running any of it."""
+"""Entries as text: their function, their calls, what they read, and their operators; no code of them runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from symshape.store.refusals import EntryError, NotImported
 
 
 def show(content: bytes) -> str:
-    """An entry in words.
+    """Return an entry as text.
 
     Raises:
         EntryError: it is none.
@@ -45,7 +45,7 @@ def _lines(stored: Stored, read: Read) -> list[str]:
 
 @contextlib.contextmanager
 def _damaged() -> Iterator[None]:
-    """Inside, whatever a hostile file brings about is an ``EntryError``."""
+    """Turn any error within the block, which a hostile file may cause, into an ``EntryError``."""
     try:
         yield
     except EntryError:
@@ -55,7 +55,7 @@ def _damaged() -> Iterator[None]:
 
 
 def checked(stored: Stored) -> Read:
-    """The body of an entry that holds together: its formulas, guards and graph can be read.
+    """Return the body of an entry after a check: its formulas, guards and graph can be read.
 
     Raises:
         EntryError: it does not.

@@ -1,4 +1,4 @@
-"""Whether what an entry read is there in this process, as it was: each check in turn, without running any code."""
+"""Comparison of an entry's recorded state with this process: each check in turn, without running any code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from symshape.tracing.state.snapshot import State
 
 
 class StateIn:
-    """What an entry read, found again.
+    """The state that an entry read, found again in this process.
 
     Args:
         checks: what ``StateOut`` wrote.
@@ -56,13 +56,13 @@ class StateIn:
         self._descriptions, self._numbers = [], {}
 
     def state(self) -> State:
-        """The state for calls of this process."""
+        """Return the state for calls of this process."""
         return State(self._places, self._containers)
 
     def holds(self) -> bool:
-        """Whether the objects are still what they were described as: code, classes and tensors can be changed in place.
+        """Return whether the objects still match their descriptions: code, classes and tensors can be changed in place.
 
-        (What is read *of* objects is compared by the state.)
+        (Values read *from* objects are compared by the state.)
         """
         if self._describing.with_documentation:  # texts too can be changed in place
             return False
@@ -80,7 +80,7 @@ class StateIn:
         return True
 
     def tensor(self, number: int) -> torch.Tensor:
-        """The tensor with a number."""
+        """Return the tensor with a number."""
         found = self._bound[number] if number < len(self._bound) else None
         if not isinstance(found, torch.Tensor):
             raise EntryError(f"object {number} is no tensor")
@@ -156,7 +156,7 @@ def _is_written(value: Any, expected: Json) -> bool:
 
 
 _ALTERABLE = {"function": "__code__", "class": "__mro__", "tensor": ""}
-"""By the first word of a description: the attribute that is another one when the object has become another."""
+"""The attribute that changes when an object is changed in place, by the first word of its description."""
 _WITH_ITEMS = (list, tuple, dict, set, frozenset, bytearray, deque)
 
 

@@ -1,8 +1,8 @@
-"""All that a trace read, as steps from the function: what another process must find again to use the entry.
+"""All that a trace read, as steps from the function: another process must find it again to use the entry.
 
-Each thing read is a *check*: from which object, by which step, and what was there.  An object gets a number where it is
-first met, and a description; wherever it is met again, it must be the same object.  Places whose owner no chain of
-checks leads to cannot be found in another process, and make the program not storable.
+Each thing read is a *check*: the owner, the step, and the value. An object gets a number and a description where it is
+first met; wherever it is met again, it must be the same object. A place whose owner is reached by no chain of checks
+cannot be found in another process: then the program cannot be stored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HIDDEN_NAMES = frozenset({"id"})
 
 
 class StateOut:
-    """What one program read, while it is written.
+    """The state that one program read, while it is written.
 
     Attributes:
         checks: what was read, each as ``[owner, step, key, expected, name]``.
@@ -68,11 +68,11 @@ class StateOut:
 
     @property
     def documented(self) -> bool:
-        """Whether docstrings are a part of what functions are."""
+        """True if docstrings are a part of the descriptions of functions."""
         return self._describing.with_documentation
 
     def number_of(self, tensor: torch.Tensor, name: str) -> int:
-        """The number of a tensor outside the arguments.
+        """Return the number of a tensor outside the arguments.
 
         Raises:
             NotStorable: no name leads to it.
@@ -93,7 +93,7 @@ class StateOut:
 
     # -- what is wanted
     def _sort(self, state: State) -> None:
-        """By the id of its owner: what was read of it."""
+        """Group the places that were read by the id of their owner."""
         for place in state.places:
             owner, step, table = owner_and_step(place)
             value = GROUPS[step[1]][1]() if step[0] == "process group" else place.value
@@ -112,7 +112,7 @@ class StateOut:
             self._kept += [each.owner, items]
 
     def _globals_of_torch(self) -> None:
-        """Hooks of all modules, which stand in a module of torch's."""
+        """Add the hooks of all modules, which are global in torch."""
         module = sys.modules[_GLOBAL]
         self._meet(module, None, ("module", _GLOBAL))
         names = vars(module)
@@ -130,7 +130,7 @@ class StateOut:
                 raise NotStorable("a program that reads more than half a million places")
 
     def _others(self, begun: Iterable[types.FunctionType]) -> None:
-        """What no chain leads to, but a name of an imported module does, if it is taken to stay."""
+        """Find owners that no chain reaches, by the name of an imported module that is trusted not to change."""
         for module_name, module in list(sys.modules.items()):
             namespace = getattr(module, "__dict__", None)
             if type(namespace) is dict and id(namespace) in self._wanted and id(namespace) not in self._numbers:
@@ -159,7 +159,7 @@ class StateOut:
         self._walk()
 
     def _begun(self, function: types.FunctionType) -> None:
-        """A function that ran, and that no place leads to: a method that Python calls by itself."""
+        """Add a function that ran and that no place leads to: a method that Python calls implicitly."""
         for kind in [each for each in self._kept if isinstance(each, type) and id(each) in self._numbers]:
             for key in (function.__name__, *function.__qualname__.rpartition(".")[2:]):
                 found = lookups.static(kind, key)
@@ -173,7 +173,7 @@ class StateOut:
             raise NotStorable(f"the function {function.__qualname__}, which nothing that the program read leads to")
 
     def _by_name(self, function: types.FunctionType) -> bool:
-        """Whether the name of a library's function leads to it."""
+        """Reach a library's function by its qualified name; return whether the name leads to it."""
         module = sys.modules.get(function.__module__)
         *outer, last = function.__qualname__.split(".")
         names = [*((each, "entry") for each in outer), (last, "entry")]
@@ -202,7 +202,7 @@ class StateOut:
         self._expand(vars(module)[name])
 
     def _meet(self, value: Any, owner: int | None, step: Step, name: str | None = None) -> None:
-        """Something stands there: a check."""
+        """Add a check: this value is there."""
         assert step[0] in STEPS
         self.checks.append([owner, step[0], to_json(step[1]), self._expected(value), name])
 
@@ -219,7 +219,7 @@ class StateOut:
         )
 
     def _expected(self, value: Any) -> Json:
-        """What is to be found: nothing, a plain value, or an object by its number."""
+        """Return the expected value of a check: missing, a plain value, or the number of an object."""
         if value is MISSING:
             return {"missing": 0}
         if type(value) in PLAIN:
@@ -233,7 +233,7 @@ class StateOut:
         return {"object": found}
 
     def _expand(self, value: Any) -> None:
-        """An object was met: what of it was read, and what leads on."""
+        """Add the checks of an object that was met: what was read of it, and what leads on."""
         number = self._numbers[id(value)]
         for step, inner in self._leads(value):
             self._meet(inner, number, step)
@@ -250,7 +250,7 @@ class StateOut:
 
     # -- where an object leads to
     def _leads(self, value: Any) -> Iterator[tuple[Step, Any]]:
-        """Steps from an object: those that are a part of what it is, and those to what was read."""
+        """Yield the steps from an object: to its parts, and to what was read of it."""
         kind = type(value)
         attributes = None if isinstance(value, type) else lookups.attributes_of(value)
         if attributes is not None and self._is_wanted(attributes):
@@ -280,7 +280,7 @@ class StateOut:
             yield ("compiled", None), inner.fn
 
     def _whole(self, value: Any, attributes: dict[str, Any] | None) -> Iterator[tuple[Step, Any]]:
-        """All that an object of Python's own or of torch's inside holds, since nobody sees what its methods read."""
+        """Yield everything that an object of Python's or torch's own holds, since its methods read it unseen."""
         if attributes is not None:
             yield ("attributes", None), attributes
             items = tuple(part for pair in attributes.items() for part in pair)
@@ -325,7 +325,7 @@ class StateOut:
             )
 
     def _contents(self, cell: types.CellType, owner: int) -> None:
-        """The variable of a closure of code that is taken to stay: the function itself stood for it."""
+        """Return the closure variable of trusted code: its function stood for it."""
         try:
             value = cell.cell_contents
         except ValueError:
@@ -356,4 +356,4 @@ _PARTS: dict[type, tuple[tuple[str, str], ...]] = {
     functools.cached_property: (("cached", "func"),),
     functools._lru_cache_wrapper: (("memo", "__wrapped__"),),
 }
-"""What such an object consists of: names of steps, and attributes."""
+"""The parts of such objects, by class: names of steps, and attributes."""

@@ -1,4 +1,4 @@
-"""Symbols of a program as JSON: where they are read, or where they were born and what is known of them."""
+"""Symbols of a program as JSON: their sources, or their origin and bounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["symbol_from_json", "symbol_to_json"]
 
 
 def symbol_to_json(symbol: Symbol, slots: Sequence[Slot], terms: TermsOut) -> Json:
-    """A symbol, with its sources by their places among the slots."""
+    """Return a symbol as JSON, with its sources by their places among the slots."""
     sources = [each.source for each in slots]
     birth = None if symbol.birth is None else list(attrs.astuple(symbol.birth))
     where = [sources.index(each) for each in symbol.sources]
@@ -28,7 +28,7 @@ def symbol_to_json(symbol: Symbol, slots: Sequence[Slot], terms: TermsOut) -> Js
 
 
 def symbol_from_json(data: Json, sources: Sequence[Source], terms: TermsIn) -> Symbol:
-    """A symbol, read from these sources.
+    """Return a symbol, read from these sources.
 
     Raises:
         EntryError: it is none.

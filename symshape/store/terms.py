@@ -26,7 +26,7 @@ class TermsOut:
         self._numbers: dict[Term, int] = {}
 
     def term(self, term: Term) -> int:
-        """The number of a term."""
+        """Return the number of a term."""
         found = self._numbers.get(term)
         if found is None:
             found = self._numbers[term] = len(self.written)
@@ -34,7 +34,7 @@ class TermsOut:
         return found
 
     def float_term(self, value: FloatTerm) -> Json:
-        """A float term."""
+        """Return a float term as JSON."""
         if value.op == "symbol":
             return ["symbol", value.symbol]
         return [value.op, *map(self._operand, value.args)]
@@ -45,7 +45,7 @@ class TermsOut:
         return {"term": self.term(value)} if isinstance(value, Term) else to_json(value)
 
     def number(self, value: Any) -> Json:
-        """A size, or another number of a program: plain, a term, or a float term."""
+        """Return a size, or another number of a program, as JSON: plain, a term, or a float term."""
         if isinstance(value, Term):
             return {"term": self.term(value)}
         if isinstance(value, FloatTerm):
@@ -68,11 +68,11 @@ class TermsIn:
             raise EntryError(f"a formula is wrong: {error}") from error
 
     def term(self, number: Json) -> Term:
-        """The term of a number."""
+        """Return the term of a number."""
         return self._terms[integer_of(number, 0, len(self._terms))]
 
     def float_term(self, data: Json, depth: int = 0) -> FloatTerm:
-        """A float term."""
+        """Return a float term."""
         op, *args = list_of(data, 8)
         if depth > _DEEPEST or not args:
             raise EntryError("a float term that is nested too deeply, or empty")
@@ -96,7 +96,7 @@ class TermsIn:
         return value
 
     def tagged(self, tag: str, inner: Json) -> Any:
-        """What stands under the tags ``term`` and ``float_term``, for ``constants.from_json``."""
+        """Return the value under the tags ``term`` and ``float_term``, for ``constants.from_json``."""
         if tag == "term":
             return self.term(inner)
         if tag == "float_term":

@@ -19,7 +19,7 @@ _DEEPEST = 64
 
 
 def tree_to_json(tree: pytree.TreeSpec) -> Json:
-    """A nesting: null for a leaf; the class, what hangs on it, and what is in it.
+    """Return a nesting as JSON: null for a leaf; else the class, its context, and its children.
 
     Raises:
         NotStorable: it has a class that cannot be found by its name, or that holds more than plain values.
@@ -34,7 +34,7 @@ def tree_to_json(tree: pytree.TreeSpec) -> Json:
 
 
 def tree_from_json(data: Json, depth: int = 0) -> pytree.TreeSpec:
-    """The nesting that :func:`tree_to_json` wrote.
+    """Return the nesting that :func:`tree_to_json` wrote.
 
     Raises:
         EntryError: it is none, or has a class that this process does not know as one of torch's pytrees.
@@ -69,6 +69,6 @@ def _class_named(name: str) -> Any:
 
 
 def _found(name: str) -> Any:
-    """What a module that is imported has under a name of the top level."""
+    """Return the attribute of an imported module that a name gives; None if there is none."""
     module, _, attribute = name.partition(":")
     return getattr(sys.modules.get(module), "__dict__", {}).get(attribute)
