@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from symshape.calls.alike import NOTHING
+from symshape.calls.constant_keys import NOTHING
 from symshape.calls.outputs import Build, builder
-from symshape.calls.variables import CONTAINERS, Output, Where, Write, refill
+from symshape.calls.variables import CONTAINERS, OutputReference, Where, Write, refill
 
 Path = tuple[Any, ...]
 """The path to a container: 0 or 1, for the positional and the keyword arguments; then positions and keys."""
@@ -117,7 +117,7 @@ def _new_items(
     leaves: list[Any] = []
     for leaf in each.leaves:
         kind = type(leaf)
-        if kind is Output:
+        if kind is OutputReference:
             leaves.append(flat[leaf.position])
         elif kind is Held:
             leaves.append(container[leaf.key])

@@ -16,11 +16,11 @@ import attrs
 import torch
 
 from guards.sets.sources import IntArg, Size, Source, StorageOffset, Stride
-from symshape.calls.alike import PLAIN, Same, alike, alike_nesting, digits, shared_containers
+from symshape.calls.constant_keys import PLAIN, IdentityKey, constant_key, digits, nesting_key, shared_containers
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.naming import Naming, brief, distinct, tensor_names
+from symshape.calls.object_arguments import flattened, is_owner, owner_of
 from symshape.calls.outputs import unflatten
-from symshape.calls.records import is_owner, owner_of, taken_apart
 from symshape.errors import InputError
 from symshape.torch_internals import pytree
 
@@ -65,7 +65,7 @@ class ConstantKey:
 
     kind: type
     value: Any = attrs.field(eq=False)
-    alike: Any
+    constant_key: Any
 
     def __str__(self) -> str:
         return f"the {self.kind.__name__} {brief(self.value)}" if self.value is not None else "None"
@@ -83,7 +83,7 @@ class _RecordKey:
 
 INT_KEY = _IntKey()
 RECORD_KEY = _RecordKey()
-"""The key of an object whose attributes are the leaves after it: see ``calls/records.py``."""
+"""The key of an object whose attributes are the leaves after it: see ``calls/object_arguments.py``."""
 LeafKey = TensorKey | ConstantKey | _IntKey | _RecordKey
 
 
@@ -126,7 +126,7 @@ class Call:
     @property
     def nesting(self) -> Hashable:
         """A key that two calls share only if their arguments nest in the same way, with the same containers shared."""
-        return alike_nesting(self.tree), self.shared
+        return nesting_key(self.tree), self.shared
 
     @property
     def has_records(self) -> bool:
@@ -159,7 +159,7 @@ class Call:
         return args, kwargs, values[0] if values else ()
 
 
-def take_apart(
+def flatten_call(
     fn: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -175,7 +175,7 @@ def take_apart(
     whole: tuple[Any, ...] = (tuple(args), kwargs if type(kwargs) is dict else dict(kwargs))
     if variables.values:
         whole = (*whole, variables.values)
-    whole = taken_apart(whole)
+    whole = flattened(whole)
     shared = shared_containers(whole)
     if not paths:
         quick, tree = pytree.tree_flatten(whole)
@@ -183,7 +183,7 @@ def take_apart(
         try:
             return Call(leaves, tree, (), tuple(leaf_key(leaf, "") for leaf in quick), duplicates(leaves), shared)
         except InputError:
-            return take_apart(fn, args, kwargs, variables)  # for the argument's name in the message
+            return flatten_call(fn, args, kwargs, variables)  # for the argument's name in the message
     flat, tree = list(with_paths(whole, ())), pytree.tree_structure(whole)
     names = parameter_names(fn, args)
     naming = Naming(lambda: tensor_names(fn, {**dict(zip(names, args, strict=True)), **kwargs}))
@@ -211,9 +211,9 @@ def with_paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, .
             yield from with_paths(each, (*path, pytree.SequenceKey(i)))
 
 
-def identity_of(key: LeafKey) -> Same | None:
+def identity_of(key: LeafKey) -> IdentityKey | None:
     """Return the identity key that a leaf key stands for; None for any other leaf key."""
-    return key.value if type(key) is ConstantKey and type(key.value) is Same else None
+    return key.value if type(key) is ConstantKey and type(key.value) is IdentityKey else None
 
 
 def skeleton(call: Call) -> Call:
@@ -264,7 +264,7 @@ def _path_text(path: Sequence[Any], names: Sequence[str], variables: Sequence[st
     return naming.path(str(start), rest)
 
 
-def computes_as_torchs(kind: type) -> bool:
+def computes_as_torch_tensor(kind: type) -> bool:
     """Return whether torch's functions treat a tensor of this class as one of torch's own.
 
     They do so for a user's subclass of ``Parameter`` that keeps torch's protocols.
@@ -298,8 +298,8 @@ def leaf_key(leaf: Any, path: str) -> LeafKey:
             "pass tensors, numbers, strings, hashable constants, or containers of them "
             "(register others with torch.utils._pytree)"
         ) from error
-    key = alike(leaf)
-    return ConstantKey(type(leaf), key if type(key) is Same else leaf, key)
+    key = constant_key(leaf)
+    return ConstantKey(type(leaf), key if type(key) is IdentityKey else leaf, key)
 
 
 def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:

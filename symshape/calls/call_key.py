@@ -17,7 +17,6 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import Nest, Nothing, Same, digits
 from symshape.calls.arguments import (
     CONTIGUOUS,
     EQUAL,
@@ -26,19 +25,20 @@ from symshape.calls.arguments import (
     Variables,
     duplicates,
     equal_part,
+    flatten_call,
     is_canonical,
     layout_of,
-    take_apart,
     tensor_integers,
     values_of,
 )
 from symshape.calls.compiled import READING
+from symshape.calls.constant_keys import IdentityKey, Nesting, Nothing, digits
 from symshape.calls.constants import constant
-from symshape.calls.containers import apart
+from symshape.calls.containers import container_parts
 from symshape.calls.floats import FloatLeaf, VaryingFloat
 from symshape.calls.modes import IN_LINE, NAMES, modes
-from symshape.calls.record_kinds import contents, is_record
-from symshape.calls.records import Record, Taken, is_class, is_part, overrides_of
+from symshape.calls.object_arguments import FlattenedObject, Record, is_class, is_part, overrides_of
+from symshape.calls.object_kinds import contents, is_record
 
 _MOST = 1024
 """The largest number of flat arguments of a call that has a quick key."""
@@ -46,13 +46,13 @@ _MOST_WRITTEN_OUT = 16
 _CONSTANTS = frozenset(
     (bool, str, bytes, type(None), Nothing, torch.dtype, torch.device, torch.layout, torch.memory_format)
 )
-_PLAIN = frozenset((int, Nest, *_CONSTANTS))
+_PLAIN = frozenset((int, Nesting, *_CONSTANTS))
 _AS_THEY_ARE = _CONSTANTS - {bool, str, type(None)}
 _COMPLEX = frozenset(each for each in vars(torch).values() if isinstance(each, torch.dtype) and each.is_complex)
 _TENSORS = frozenset(TENSOR_TYPES)
 
 _VARYING = (FloatLeaf,)
-_TAKEN = (Taken,)
+_TAKEN = (FlattenedObject,)
 _CONSTANT = "a constant"
 _AGAIN = "the first leaves that are the same"
 _OVERRIDES = "what the class of an object puts before its attributes"
@@ -114,7 +114,7 @@ def _plain(leaf: Any) -> Any:
         return (kind, digits(leaf))
     if kind is FloatLeaf or kind is VaryingFloat:
         return _VARYING
-    if kind is Taken:  # what it is, and what it holds, is said by the nest and the leaves after it
+    if kind is FlattenedObject:  # what it is, and what it holds, is said by the nest and the leaves after it
         return _TAKEN
     if kind is torch.nn.Parameter:
         return (kind, leaf.shape, *equal_part(leaf), _layout(leaf))
@@ -220,7 +220,7 @@ FLAT = ExactKey(Makers(_generate), _tells_apart)
 def _quick() -> ExactKey:
     if READING is None:
         return FLAT
-    kinds = Nest, Taken, FloatLeaf, VaryingFloat, torch.nn.Parameter, _AS_THEY_ARE, constant
+    kinds = Nesting, FlattenedObject, FloatLeaf, VaryingFloat, torch.nn.Parameter, _AS_THEY_ARE, constant
     return ExactKey(Makers(lambda number: READING.Maker(FLAT.makers[number], *kinds)), FLAT.lasts)
 
 
@@ -248,7 +248,7 @@ def read(
     found = read_usual(args, kwargs, variables.values)
     if found is not None:
         return found
-    call = take_apart(fn, args, kwargs, variables, paths=False)
+    call = flatten_call(fn, args, kwargs, variables, paths=False)
     return call.leaves, (modes(), call.nesting, call.keys, call.duplicates), values_of(call.leaves, call.keys)
 
 
@@ -313,7 +313,7 @@ def _read(leaf: Any, leaves: list[Any], parts: list[Any], values: list[int], con
     elif is_record(leaf):
         _read_record(leaf, leaves, parts, values, containers)
     else:
-        found = apart(leaf)
+        found = container_parts(leaf)
         if found is None:
             raise _Unusual
         part, items = found
@@ -340,7 +340,7 @@ def _read_record(record: Any, leaves: list[Any], parts: list[Any], values: list[
         elif is_part(each):
             _read_record(each, leaves, parts, values, containers)
         elif is_class(each):
-            parts.append((type, Same(each)))
+            parts.append((type, IdentityKey(each)))
             leaves.append(each)
         else:  # tuples, objects
             raise _Unusual

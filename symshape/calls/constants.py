@@ -1,8 +1,8 @@
 """Constant arguments in exact keys: keyed by their parts, or by identity.
 
 Examples are a configuration, a function, a module, a class, a member of an enumeration. The key agrees with the slow
-reading of a call (``alike``), in one step. A leaf that is flattened (``records.py``), that nests, or that has no hash
-has no key here: only the slow reading can judge it.
+reading of a call (``constant_key``), in one step. A leaf that is flattened (``object_arguments.py``), that nests, or
+that has no hash has no key here: only the slow reading can judge it.
 
 What a class says about its objects is cached until the class changes (``class_version``).
 """
@@ -18,9 +18,17 @@ from typing import Any
 
 import torch
 
-from symshape.calls.alike import PLAIN, Same, alike, digits, field_names, may_have_parts, vars_beside
 from symshape.calls.compiled import class_version
-from symshape.calls.record_kinds import is_record, never_taken_apart
+from symshape.calls.constant_keys import (
+    PLAIN,
+    IdentityKey,
+    constant_key,
+    digits,
+    field_names,
+    may_have_parts,
+    vars_beside,
+)
+from symshape.calls.object_kinds import is_record, never_flattened
 from symshape.torch_internals import pytree
 
 _ALWAYS_ITSELF = frozenset((types.FunctionType, types.BuiltinFunctionType, type, abc.ABCMeta))
@@ -32,7 +40,7 @@ _FIELDS = "by its fields"
 Key = Callable[[Any], Hashable | None]
 _keys: dict[int, tuple[Callable[[], type | None], int, Key]] = {}
 """By the ids of classes: the class, its version, and the function that makes keys of its objects at that version."""
-_same: dict[int, Same] = {}
+_same: dict[int, IdentityKey] = {}
 """The identity keys of objects by their ids. When the first object with an id is gone, its key is no longer valid."""
 
 
@@ -66,7 +74,7 @@ def _version_and_key(kind: type) -> tuple[int, Key]:
     version, names = class_version(kind), field_names(kind)
     if names is not None:
         return version, lambda leaf: _of_fields(leaf, names)
-    if never_taken_apart(kind) and not may_have_parts(kind):
+    if never_flattened(kind) and not may_have_parts(kind):
         return version, _itself if kind.__hash__ is object.__hash__ else _hashed
     return version, _of_any
 
@@ -77,10 +85,10 @@ def _none(leaf: Any) -> None:
 
 def _of_slice(leaf: slice) -> Hashable:
     hash((leaf.start, leaf.stop, leaf.step))
-    return alike(leaf)
+    return constant_key(leaf)
 
 
-def _hashed(leaf: Any) -> Same | None:
+def _hashed(leaf: Any) -> IdentityKey | None:
     hash(leaf)
     return _itself(leaf)
 
@@ -89,8 +97,8 @@ def _of_any(leaf: Any) -> Hashable | None:
     if is_record(leaf):
         return None
     hash(leaf)
-    key = alike(leaf)
-    return _itself(leaf) if type(key) is Same else key
+    key = constant_key(leaf)
+    return _itself(leaf) if type(key) is IdentityKey else key
 
 
 def _of_fields(leaf: Any, names: tuple[str, ...]) -> Hashable | None:
@@ -105,11 +113,11 @@ def _of_fields(leaf: Any, names: tuple[str, ...]) -> Hashable | None:
     return (_FIELDS, type(leaf), names, *kinds, *values)
 
 
-def _itself(leaf: Any) -> Same | None:
+def _itself(leaf: Any) -> IdentityKey | None:
     """Return the identity key of an object; None if the key would keep the object alive."""
     found = _same.get(id(leaf))
     if found is None or found.value is not leaf:
-        found = Same(leaf)
+        found = IdentityKey(leaf)
         if not found.is_weak:
             return found if isinstance(leaf, enum.Enum) else None  # members live as long as their class
         if len(_same) >= _MOST:

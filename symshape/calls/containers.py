@@ -13,18 +13,18 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from symshape.calls.alike import PLAIN, Same, alike_context
-from symshape.calls.record_kinds import is_cache
+from symshape.calls.constant_keys import PLAIN, IdentityKey, context_key
+from symshape.calls.object_kinds import is_cache
 from symshape.torch_internals import pytree
 
-Apart = tuple[tuple[Any, ...], Iterable[Any]]
+ContainerParts = tuple[tuple[Any, ...], Iterable[Any]]
 """The part that must be equal beside the items, and the items."""
-Take = Callable[[Any], Apart | None]
+Take = Callable[[Any], ContainerParts | None]
 
 _takes: weakref.WeakKeyDictionary[type, Take] = weakref.WeakKeyDictionary()
 
 
-def apart(value: Any) -> Apart | None:
+def container_parts(value: Any) -> ContainerParts | None:
     """Flatten a container; None for a value that is no container, or that only the slow reading can judge."""
     kind = type(value)
     take = _takes.get(kind)
@@ -47,11 +47,11 @@ def _nothing(value: Any) -> None:
         del _takes[type(value)]
 
 
-def _named(value: Any) -> Apart:
+def _named(value: Any) -> ContainerParts:
     return (type(value), len(value)), value
 
 
-def _deque(value: Any) -> Apart:
+def _deque(value: Any) -> ContainerParts:
     return (collections.deque, value.maxlen, len(value)), value
 
 
@@ -68,26 +68,26 @@ def _keys(table: dict[Any, Any]) -> tuple[Any, ...] | None:
     return tuple(found)
 
 
-def _dictionary(value: Any) -> Apart | None:
+def _dictionary(value: Any) -> ContainerParts | None:
     keys = _keys(value)
     return None if keys is None else ((type(value), "of", *keys), value.values())
 
 
-def _with_default(value: Any) -> Apart | None:
+def _with_default(value: Any) -> ContainerParts | None:
     keys, default = _keys(value), value.default_factory
     if keys is None or not (default is None or isinstance(default, (type, types.FunctionType))):
         return None
-    return (type(value), default and Same(default), *keys), value.values()
+    return (type(value), default and IdentityKey(default), *keys), value.values()
 
 
-def _registered(value: Any) -> Apart | None:
+def _registered(value: Any) -> ContainerParts | None:
     node = pytree.SUPPORTED_NODES.get(type(value))
     if node is None:  # no longer
         del _takes[type(value)]
         return None
     found, context = node.flatten_fn(value)
     items = list(found)
-    return (type(value), len(items), alike_context(context)), items
+    return (type(value), len(items), context_key(context)), items
 
 
 _BY_CLASS: dict[type, Take] = {

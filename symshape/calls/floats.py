@@ -15,8 +15,8 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import Nest, digits
-from symshape.calls.records import Record, taken_apart
+from symshape.calls.constant_keys import Nesting, digits
+from symshape.calls.object_arguments import Record, flattened
 from symshape.torch_internals import dispatch, pytree
 
 Place = tuple[Any, ...]
@@ -93,7 +93,7 @@ class ChangingFloats:
         self._positions: tuple[int, ...] = ()
         self._keywords: frozenset[str] = frozenset()
         self._in_objects = False
-        self._in_nests: dict[Nest, frozenset[int]] = {}
+        self._in_nests: dict[Nesting, frozenset[int]] = {}
         self._seen: dict[Place, set[Hashable]] = {}
 
     def learn(self, args: Sequence[Any], kwargs: Mapping[str, Any], variables: Sequence[Any] = ()) -> bool:
@@ -143,7 +143,7 @@ class ChangingFloats:
         return found
 
     def varied(self, nested: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return nested leaves, the ``Nest`` last, with a ``VaryingFloat`` for each float in these places.
+        """Return nested leaves, the ``Nesting`` last, with a ``VaryingFloat`` for each float in these places.
 
         None if the positions for this nest are not known yet: see :meth:`learn_nest`.
         """
@@ -167,7 +167,7 @@ class ChangingFloats:
             kwargs: by name, so too.
             values: of variables, so too.
         """
-        leaves = pytree.tree_leaves(taken_apart((tuple(args), dict(kwargs), tuple(values))))
+        leaves = pytree.tree_leaves(flattened((tuple(args), dict(kwargs), tuple(values))))
         found = frozenset(i for i, each in enumerate(leaves) if type(each) is FloatLeaf)
         known = self._in_nests.get(nested[-1])
         self._in_nests[nested[-1]] = found | (known or frozenset())
@@ -176,7 +176,7 @@ class ChangingFloats:
     def given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments with leaves for the floats in these places; objects with such floats are flattened."""
         if self._in_objects:
-            args, kwargs = taken_apart((tuple(args), dict(kwargs)))  # at once: one object in two places is one
+            args, kwargs = flattened((tuple(args), dict(kwargs)))  # at once: one object in two places is one
         done: dict[int, Any] = {}
         return (
             tuple([self._replaced(each, (i,), done) for i, each in enumerate(args)]),
@@ -245,7 +245,7 @@ def _floats_in(value: Any, place: Place) -> Iterator[tuple[Place, Hashable]]:
 
 def _leaves_in(value: Any, place: Place) -> Iterator[tuple[Place, Any]]:
     """Yield the leaves of an argument with their places."""
-    apart = taken_apart(value) if len(place) == 1 and type(place[0]) is not tuple else value  # no variable is
+    apart = flattened(value) if len(place) == 1 and type(place[0]) is not tuple else value  # no variable is
     if type(apart) is Record or _is_container(apart):
         for key, each in _items(apart):
             yield from _leaves_in(each, (*place, key))

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from symshape.calls.alike import PLAIN, Same, field_names, may_have_parts, parts_of
+from symshape.calls.constant_keys import PLAIN, IdentityKey, constant_parts, field_names, may_have_parts
 from symshape.torch_internals import pytree
 
 LONGEST = 100
@@ -53,7 +53,7 @@ def _cut(text: str) -> str:
 
 def _brief(value: Any, other: Callable[[Any], str], levels: int) -> str:
     kind = type(value)
-    if kind is Same:
+    if kind is IdentityKey:
         value = value.value
         return "an object that is gone" if value is None else _brief(value, other, levels)
     if isinstance(value, enum.Enum):
@@ -77,7 +77,7 @@ def _data(value: Any, other: Callable[[Any], str], levels: int) -> str:
     if kind is slice:
         return f"slice({', '.join(_brief(each, other, levels - 1) for each in (value.start, value.stop, value.step))})"
     names = field_names(kind)
-    if (names is None and not may_have_parts(kind)) or parts_of(value) is None:
+    if (names is None and not may_have_parts(kind)) or constant_parts(value) is None:
         return other(value)
     if names is None:
         return _shortened.repr(value)

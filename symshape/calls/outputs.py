@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls import records
-from symshape.calls.building import finishing, nesting
+from symshape.calls import object_arguments
+from symshape.calls.output_codegen import finishing, nesting
 from symshape.torch_internals import pytree
 
 Build = Callable[[list[Any]], Any]
@@ -19,7 +19,7 @@ Finish = Callable[[list[Any], Sequence[Any]], Any]
 
 def builder(tree: pytree.TreeSpec) -> Build:
     """Return the function that nests flat outputs as ``tree`` says, or leaves them flat for a :func:`finisher`."""
-    if tree.type is records.Outcome:
+    if tree.type is object_arguments.Outcome:
         return list if _needs_call(tree) else builder(tree.children()[0])
     if tree.is_leaf():
         return lambda flat: flat[0]
@@ -34,7 +34,7 @@ def finisher(tree: pytree.TreeSpec) -> Finish | None:
 
     None where :func:`builder` is all.
     """
-    if tree.type is not records.Outcome or not _needs_call(tree):
+    if tree.type is not object_arguments.Outcome or not _needs_call(tree):
         return None
     return finishing(tree) or (lambda flat, leaves: _finished(tree, flat, leaves))
 
@@ -47,18 +47,18 @@ def _finished(tree: pytree.TreeSpec, flat: Sequence[Any], leaves: Sequence[Any])
     new = [building.children(each) for each in writes]  # all is built before anything is written
     for each, values in zip(writes, new, strict=True):
         position, _, names = each.context
-        records.write(records.owner_of(leaves[position]), names, values)
+        object_arguments.write(object_arguments.owner_of(leaves[position]), names, values)
     return result
 
 
 def writes_records(tree: pytree.TreeSpec) -> bool:
     """Return whether a program with this structure of outputs writes to objects among its arguments."""
-    return tree.type is records.Outcome and len(tree.children()) > 1
+    return tree.type is object_arguments.Outcome and len(tree.children()) > 1
 
 
 def result_of(built: Any) -> Any:
     """Return the result of a function, without its writes."""
-    return built.result if type(built) is records.Outcome else built
+    return built.result if type(built) is object_arguments.Outcome else built
 
 
 def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] = ()) -> Any:
@@ -76,11 +76,13 @@ def unflatten(flat: Sequence[Any], tree: pytree.TreeSpec, shared: Sequence[int] 
 
 def _needs_call(tree: pytree.TreeSpec) -> bool:
     """Return whether an outcome writes to objects of the call, or returns one."""
-    return tree.type in (records.Write, records.Given) or any(map(_needs_call, tree.children()))
+    return tree.type in (object_arguments.ObjectWrite, object_arguments.ArgumentReference) or any(
+        map(_needs_call, tree.children())
+    )
 
 
 def _is_unusual(tree: pytree.TreeSpec) -> bool:
-    return tree.type is torch.Size or tree.type in records.STAND_INS or any(map(_is_unusual, tree.children()))
+    return tree.type is torch.Size or tree.type in object_arguments.STAND_INS or any(map(_is_unusual, tree.children()))
 
 
 @attrs.define(eq=False)
@@ -121,15 +123,19 @@ class _Building:
         kind, context = tree.type, tree.context
         if kind is torch.Size:
             return torch.Size(children)
-        if kind is records.Record:
+        if kind is object_arguments.Record:
             made, names, *_ = context
-            return records.assembled(made, names, children[1:])
-        if kind is records.Made:
+            return object_arguments.assembled(made, names, children[1:])
+        if kind is object_arguments.MadeObject:
             made, names, number = context
-            self.made[number] = records.assembled(made, names, children)
+            self.made[number] = object_arguments.assembled(made, names, children)
             return self.made[number]
-        if kind is records.Again:
+        if kind is object_arguments.MadeReference:
             return self.made[context]
-        if kind is records.Given:
-            return records.owner_of(self.given[context])
-        return context if kind is records.Constant else pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)
+        if kind is object_arguments.ArgumentReference:
+            return object_arguments.owner_of(self.given[context])
+        return (
+            context
+            if kind is object_arguments.HeldClass
+            else pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)
+        )

@@ -14,10 +14,10 @@ import attrs
 import torch
 from torch.autograd import forward_ad
 
-from symshape.calls.alike import alike, digits
 from symshape.calls.call_key import MakeKey, Makers
+from symshape.calls.constant_keys import constant_key, digits
 from symshape.calls.floats import FloatLeaf, with_leaves
-from symshape.calls.records import owner_of
+from symshape.calls.object_arguments import owner_of
 from symshape.torch_internals import dispatch, functorch
 
 ABSENT = "is absent"
@@ -34,7 +34,7 @@ def is_transformed() -> bool:
     return interpreters() is not None or forward_ad._current_level >= 0
 
 
-class Object:
+class ObjectIdentity:
     """The identity of an object, held weakly if possible."""
 
     __slots__ = ("_number", "get")
@@ -49,7 +49,7 @@ class Object:
 
     def __eq__(self, other: object) -> bool:
         mine = self.get()
-        return mine is not None and type(other) is Object and other.get() is mine
+        return mine is not None and type(other) is ObjectIdentity and other.get() is mine
 
     def __hash__(self) -> int:
         return self._number
@@ -93,7 +93,7 @@ class Question:
     def _of_tensor(self) -> Callable[[torch.Tensor], Hashable]:
         about, what = self.about, self.what
         if what == "attribute":
-            return lambda leaf: alike(own[about]) if about in (own := leaf.__dict__) else ABSENT
+            return lambda leaf: constant_key(own[about]) if about in (own := leaf.__dict__) else ABSENT
         if what == "hooked":
             return lambda leaf: bool(leaf._backward_hooks)
         if what == "number":

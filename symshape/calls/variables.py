@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import attrs
 import torch
 
-from symshape.calls.alike import NOTHING
+from symshape.calls.constant_keys import NOTHING
 from symshape.calls.floats import leaf_of
 from symshape.calls.naming import item_name
 from symshape.calls.outputs import unflatten
@@ -47,7 +47,7 @@ class Variable(Protocol):
 
 
 @attrs.frozen(eq=False)
-class Entry:
+class DictionaryItem:
     """An entry of a dictionary of attributes or of globals."""
 
     owner: dict[Any, Any]
@@ -72,7 +72,7 @@ class Entry:
 
 
 @attrs.frozen(eq=False)
-class OfClass:
+class ClassAttribute:
     """An attribute of a class itself."""
 
     owner: type
@@ -97,7 +97,7 @@ class OfClass:
 
 
 @attrs.frozen(eq=False)
-class Slot:
+class SlotAttribute:
     """An attribute in a slot."""
 
     owner: Any
@@ -159,7 +159,7 @@ class GradientsRead(BaseException):
 
 
 @attrs.define(eq=False)
-class Number:
+class FloatPlace:
     """A place whose float (or tuple of floats) changes from call to call, such as an optimiser's learning rate.
 
     The program is given a ``FloatLeaf`` and reads it when it runs, so that one program serves every value.
@@ -200,7 +200,7 @@ def is_number(value: Any) -> bool:
 
 
 @attrs.frozen(eq=False)
-class Closure:
+class ClosureVariable:
     """A variable of a function around the program."""
 
     owner: types.CellType
@@ -248,7 +248,7 @@ class Contents:
 
 
 @attrs.frozen(eq=False)
-class Inner:
+class InnerContainer:
     """A container inside the value of a variable."""
 
     variable: Variable
@@ -295,14 +295,14 @@ def refill(container: Any, value: Any) -> None:
 
 
 @attrs.frozen
-class Output:
+class OutputReference:
     """A leaf that is computed by the program: its position among the flat outputs."""
 
     position: int
 
 
 @attrs.frozen(eq=False)
-class Shared:
+class SharedContainer:
     """A container that a program makes and stores in several places: one object for all of them in each call.
 
     Attributes:
@@ -313,7 +313,7 @@ class Shared:
     leaves: Sequence[Any]
     tree: pytree.TreeSpec
 
-    def value(self, flat: Sequence[Any], made: dict[Shared, Any]) -> Any:
+    def value(self, flat: Sequence[Any], made: dict[SharedContainer, Any]) -> Any:
         """Return the container for a call with these flat outputs; ``made`` holds those that exist already."""
         if self not in made:
             made[self] = _nested(self.leaves, self.tree, flat, made)
@@ -325,28 +325,27 @@ class Write:
     """A write of a program to a variable.
 
     Attributes:
-        variable: where.
-        leaves: an ``Output`` for what the graph computes, a ``Shared`` container; anything else is a constant.
-        tree: how they nest.
+        variable: where. leaves: an ``OutputReference`` for what the graph computes, a ``SharedContainer`` container;
+            anything else is a constant. tree: how they nest.
     """
 
     variable: Variable
     leaves: Sequence[Any]
     tree: pytree.TreeSpec
 
-    def value(self, flat: Sequence[Any], made: dict[Shared, Any]) -> Any:
+    def value(self, flat: Sequence[Any], made: dict[SharedContainer, Any]) -> Any:
         """Return the value for a call with these flat outputs; ``made`` holds the shared containers of this call."""
         return _nested(self.leaves, self.tree, flat, made)
 
 
-def _nested(leaves: Sequence[Any], tree: pytree.TreeSpec, flat: Sequence[Any], made: dict[Shared, Any]) -> Any:
+def _nested(leaves: Sequence[Any], tree: pytree.TreeSpec, flat: Sequence[Any], made: dict[SharedContainer, Any]) -> Any:
     values: list[Any] = []
     for each in leaves:
         kind = type(each)
-        if kind is Output:
+        if kind is OutputReference:
             values.append(flat[each.position])
         else:
-            values.append(each.value(flat, made) if kind is Shared else each)
+            values.append(each.value(flat, made) if kind is SharedContainer else each)
     return values[0] if tree.is_leaf() else unflatten(values, tree)
 
 
@@ -379,10 +378,10 @@ def writing(writes: Sequence[Write], results: int, build: Callable[[list[Any]], 
         results: how many of the flat outputs are the result's.
         build: nests those.
     """
-    inner = [(each, each.variable) for each in writes if isinstance(each.variable, Inner)]
+    inner = [(each, each.variable) for each in writes if isinstance(each.variable, InnerContainer)]
 
     def build_and_write(flat: list[Any]) -> Any:
-        made: dict[Shared, Any] = {}
+        made: dict[SharedContainer, Any] = {}
         values = {each: each.value(flat, made) for each in writes}
         if not inner:
             for each, value in values.items():

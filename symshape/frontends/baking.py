@@ -11,7 +11,7 @@ import torch
 
 from guards.sets.sources import IntArg, Size, Source
 from symshape import events
-from symshape.calls.arguments import INT_KEY, Call, TensorKey, layout_of, sources_of, take_apart
+from symshape.calls.arguments import INT_KEY, Call, TensorKey, flatten_call, layout_of, sources_of
 from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Dim, Policy
 from symshape.errors import InputError, MissError, SymShapeError
@@ -178,7 +178,7 @@ def bake(
     if traffic is not None and not isinstance(traffic, Traffic):
         raise InputError(f"traffic must be a symshape.Traffic, such as Traffic.of([3, 5], ('n',)), not {traffic!r}")
     chosen = attrs.evolve(options_of(options), store=store)
-    example = take_apart(fn, tuple(args), dict(kwargs or {}))
+    example = flatten_call(fn, tuple(args), dict(kwargs or {}))
     baking = _Baking(fn, chosen, dynamic, example, most)
     points = baking.points(traffic)
     work = [(mode, point) for mode in modes for point in points]
@@ -312,7 +312,7 @@ class _Baking:
             try:
                 args, kwargs = self._call({})
                 with MODES[mode]():
-                    record, proof = self._compiled.certify(take_apart(self._fn, args, kwargs), self._policies)
+                    record, proof = self._compiled.certify(flatten_call(self._fn, args, kwargs), self._policies)
             except (NotCertifiable, NotStorable, OSError) as error:
                 return Proof(mode, None, "", {}, f"not known: {error}")
             missing = {} if proof.counterexample is None else record.point(proof.counterexample)

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from symshape import events, forks
-from symshape.calls.arguments import NO_VARIABLES, Call, Variables, take_apart
+from symshape.calls.arguments import NO_VARIABLES, Call, Variables, flatten_call
 from symshape.calls.call_key import Reading, read
 from symshape.calls.floats import with_leaves
+from symshape.calls.object_kinds import ReadOtherwise
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
-from symshape.calls.record_kinds import ReadOtherwise
 from symshape.calls.variables import GradientsRead, writing
 from symshape.cost.units import amount
 from symshape.errors import InputError, UnsupportedError
@@ -289,7 +289,7 @@ class Compiled(Reports, Warming):
         with self._lock:
             if len(variables.values) != len(self._layout):
                 raise AskAgain
-            full = take_apart(self.fn, args, kwargs, variables)
+            full = flatten_call(self.fn, args, kwargs, variables)
             found = self._cache.find(self._known.with_answers(structure, full.leaves), values)
             if found is not None:  # another thread was first
                 return found

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from guards.text.escaping import encodable
-from symshape.calls.arguments import NO_VARIABLES, take_apart
+from symshape.calls.arguments import NO_VARIABLES, flatten_call
 from symshape.exploring.report_html import report_html
 from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.look_ups import LookUps
@@ -148,7 +148,7 @@ class Reports:
         if self._layout:
             flat = (*args, *kwargs.values(), *self._layout.read())
             variables = self._layout.of(flat, len(args) + len(kwargs))
-        return which_of_call(self._cache, take_apart(self.fn, args, kwargs, variables))
+        return which_of_call(self._cache, flatten_call(self.fn, args, kwargs, variables))
 
     def _repr_html_(self) -> str:
         return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))

@@ -10,7 +10,7 @@ import torch
 
 from guards.sets.codegen import Check, compile_check
 from guards.sets.guard_set import GuardSet
-from symshape.calls.arguments import take_apart, values_of
+from symshape.calls.arguments import flatten_call, values_of
 from symshape.calls.outputs import finisher, result_of, unflatten
 from symshape.calls.policies import Dynamic, policies
 from symshape.cost.cost import Cost
@@ -65,7 +65,7 @@ def trace(
     if options is not None and not isinstance(options, Options):
         raise InputError(f"options must be a symshape.Options, not {options!r}")
     check_call(fn, args, kwargs)
-    call = take_apart(fn, args, kwargs)
+    call = flatten_call(fn, args, kwargs)
     wanted = policies(fn, call, dynamic, Policy.AUTO)
     return Traced(fn, recorded(capture(fn, call, wanted, options or Options(), serves=False)))
 
@@ -150,7 +150,7 @@ class Traced:
 
     def _integers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | list[str]:
         """The integers of a call, or how its structure differs from the traced one."""
-        call = on_any_device(take_apart(self._fn, args, kwargs), self.program.call)
+        call = on_any_device(flatten_call(self._fn, args, kwargs), self.program.call)
         return structure_differences(self.program, call) or values_of(call.leaves, call.keys)
 
     def explain(self, *args: Any, **kwargs: Any) -> list[str]:
@@ -181,7 +181,7 @@ class Traced:
             GuardViolation: the arguments are outside the guards.
             RuntimeAssertionError: an assertion on data failed.
         """
-        call = take_apart(self._fn, args, kwargs)
+        call = flatten_call(self._fn, args, kwargs)
         problems = structure_differences(self.program, call)
         values = values_of(call.leaves, call.keys)
         if not problems and not self._compiled_check.check(values):

@@ -20,7 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from guards.terms import fold
 from guards.terms.term import Term
-from symshape.calls.alike import NOTHING
+from symshape.calls.constant_keys import NOTHING
 from symshape.calls.variables import Where
 from symshape.errors import InternalError
 from symshape.graph.float_terms import FloatTerm

@@ -7,7 +7,7 @@ from typing import Any
 
 from symshape.calls.call_key import Reading
 from symshape.calls.questions import Question, asked_without, asker
-from symshape.calls.structures import Structures, without_integers
+from symshape.calls.structure_cache import StructureCache, without_integers
 from symshape.runtime.cache import EntryCache, Hit
 from symshape.runtime.entry import Entry, Seen
 from symshape.runtime.families import Family
@@ -32,7 +32,7 @@ class KnownCalls:
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
-        self._structures = Structures()
+        self._structures = StructureCache()
         self._answers = asker(())
         self.questions: tuple[Question, ...] = ()
         self._near: dict[bytes, tuple[object, Family[Entry]]] = {}

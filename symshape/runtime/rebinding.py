@@ -17,7 +17,7 @@ import attrs
 import torch
 
 from symshape.calls.questions import DATA
-from symshape.calls.variables import Inner, Shared, Variable, Write
+from symshape.calls.variables import InnerContainer, SharedContainer, Variable, Write
 from symshape.graph.codegen import with_lifted
 from symshape.graph.program import Program
 from symshape.runtime.cache import Branch, EntryCache
@@ -169,15 +169,15 @@ def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) 
     return found.touches(constants)
 
 
-def _constants(writes: Iterable[Write | Shared]) -> Iterator[Any]:
+def _constants(writes: Iterable[Write | SharedContainer]) -> Iterator[Any]:
     """Yield the leaves of writes that are the same in each call."""
     for each in writes:
-        yield from _constants(leaf for leaf in each.leaves if type(leaf) is Shared)
-        yield from (leaf for leaf in each.leaves if type(leaf) is not Shared)
+        yield from _constants(leaf for leaf in each.leaves if type(leaf) is SharedContainer)
+        yield from (leaf for leaf in each.leaves if type(leaf) is not SharedContainer)
 
 
 def _owner(variable: Any) -> Any:
-    while isinstance(variable, Inner):
+    while isinstance(variable, InnerContainer):
         variable = variable.variable
     return variable.where[0]
 

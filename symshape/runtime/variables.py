@@ -12,22 +12,22 @@ from typing import Any
 import attrs
 
 from guards.terms import arithmetic
-from symshape.calls.alike import Nest
-from symshape.calls.apart import meet
 from symshape.calls.arguments import (
     NO_VARIABLES,
     Call,
     ConstantKey,
     Variables,
+    flatten_call,
     skeleton,
     sources_of,
-    take_apart,
     values_of,
 )
 from symshape.calls.call_key import read
+from symshape.calls.constant_keys import Nesting
+from symshape.calls.container_aliasing import any_forbidden
 from symshape.calls.floats import ChangingFloats, FloatLeaf, with_leaves
-from symshape.calls.nests import Nests
-from symshape.calls.variables import Number, Variable
+from symshape.calls.nesting_codegen import KnownNestings
+from symshape.calls.variables import FloatPlace, Variable
 from symshape.errors import InputError, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot
@@ -72,7 +72,7 @@ class Layout:
         self.active = False
         self._follows = self.foresees = constants is not None
         self._floats = ChangingFloats(constants or 1)
-        self._nests = Nests()
+        self._nests = KnownNestings()
         self._names: tuple[str, ...] = ()
         self._traces = 0
         self._since = 0
@@ -102,7 +102,7 @@ class Layout:
         if not self._floats.places:
             return args, kwargs
         given, named = self._floats.given(args, kwargs)
-        quick = bool(flat) and type(flat[-1]) is Nest
+        quick = bool(flat) and type(flat[-1]) is Nesting
         nested = self._nests.known(args, kwargs, values)
         if nested is not None and self._floats.learn_nest(nested, given, named, values) and quick:
             raise AskAgain
@@ -144,7 +144,7 @@ class Layout:
 
     def of(self, leaves: Sequence[Any], arguments: int) -> Variables:
         """The variables among the flat leaves of a call with so many arguments."""
-        if leaves and type(leaves[-1]) is Nest:
+        if leaves and type(leaves[-1]) is Nesting:
             held = leaves[-2][0] if leaves[-1].variables else ()
             values = tuple(self._floats.given_in(held) if self._floats.places else held)
         else:
@@ -161,7 +161,7 @@ class Layout:
             names.append(name)
         self._traces, self._since = 0, clock
         self._names = tuple(names)
-        self._nests = Nests()
+        self._nests = KnownNestings()
         self.variables = (*self.variables, *new)
         self.active = True
 
@@ -180,7 +180,7 @@ class Layout:
         try:
             yield
         except SymShapeError:
-            numbers = [each for each in self.variables if isinstance(each, Number) and not each.plain]
+            numbers = [each for each in self.variables if isinstance(each, FloatPlace) and not each.plain]
             for each in numbers:
                 each.plain = True
             if numbers:
@@ -230,7 +230,9 @@ class Layout:
         Raises:
             UnsupportedError: every other call is traced, since a variable changes in a way that none can follow.
         """
-        if all(isinstance(each, Number) and each.plain for each in self.variables):  # read as they are, like any state
+        if all(
+            isinstance(each, FloatPlace) and each.plain for each in self.variables
+        ):  # read as they are, like any state
             return
         last, self._last = self._last, _of_variables(call)
         known = {path: key for path, key in self._last.items() if path in last}
@@ -315,7 +317,7 @@ def grow(
     expect(new, layout, cache)
     variables = layout.of(layout.read(), 0)
     _, structure, _ = read(fn, args, kwargs, variables)
-    call = take_apart(fn, args, kwargs, variables)
+    call = flatten_call(fn, args, kwargs, variables)
     pairs = list(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
     traced = program.call
     if call.keys[: len(traced.keys)] != traced.keys:  # what a variable is read from is gone since it was
@@ -337,10 +339,10 @@ def _discard_all(cache: EntryCache, new: Sequence[Variable]) -> None:
         cache.discard(each, f"{names} changed since the trace, and is read at each call from now on")
 
 
-def _numbers(program: Program, layout: Layout, cache: EntryCache) -> list[Number]:
+def _numbers(program: Program, layout: Layout, cache: EntryCache) -> list[FloatPlace]:
     """Places that hold another float than they did for a program before, and that are no variables yet."""
     known = {each.where for each in (*layout.variables, *program.variables)}
-    found: dict[Any, Number] = {}
+    found: dict[Any, FloatPlace] = {}
     now, others = program.state, [each.program.state for each in cache.entries]
     for then in others:
         if not isinstance(now, State) or not isinstance(then, State):
@@ -366,7 +368,7 @@ def serve(
     """
     given = entry.program.given
     apart = entry.program.apart
-    if apart and meet(apart, leaves, args, kwargs):
+    if apart and any_forbidden(apart, leaves, args, kwargs):
         return fn(*args, **kwargs)
     if given is not None and not given.fit(args, kwargs):
         return fn(*args, **kwargs)

@@ -12,7 +12,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from symshape.calls.alike import digits
+from symshape.calls.constant_keys import digits
 from symshape.tracing.state.code_units import instructions
 
 _WITH_CONSTANT = frozenset(opcode.hasconst)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from guards.text.escaping import printable
-from symshape.calls.alike import digits
+from symshape.calls.constant_keys import digits
 from symshape.store.refusals import EntryError, NotStorable
 
 Json = Any

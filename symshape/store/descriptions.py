@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from meta_fns.torch_internals import OpOverload, OpOverloadPacket
-from symshape.calls.alike import PLAIN, Equal, alike
+from symshape.calls.constant_keys import PLAIN, EqualityKey, constant_key
 from symshape.store.code_digests import code_digest
 from symshape.store.constants import Json, to_json
 from symshape.store.refusals import NotStorable
@@ -164,16 +164,16 @@ def _parts(_: Describing, value: Any) -> Json:
     def unknown(each: Any) -> Any:
         raise NotStorable(f"an object that holds a {type(each).__module__}.{type(each).__qualname__}")
 
-    return ["value", flat_key(alike(value, unknown))]
+    return ["value", flat_key(constant_key(value, unknown))]
 
 
 def flat_key(key: Any) -> Json:
-    """Return a key of ``calls/alike.py`` as JSON."""
+    """Return a key of ``calls/constant_keys.py`` as JSON."""
     if isinstance(key, tuple):
         return [flat_key(each) for each in key]
     if isinstance(key, type):
         return ["class", *_name(key)]
-    if type(key) is Equal:
+    if type(key) is EqualityKey:
         raise NotStorable("a value that is known by its own equality")
     return to_json(key)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from symshape.calls import records
+from symshape.calls import object_arguments
 from symshape.store.constants import Json, exactly, from_json, list_of, text_of, to_json
 from symshape.store.refusals import EntryError, NotImported, NotStorable
 from symshape.torch_internals import pytree
@@ -53,7 +53,7 @@ def tree_from_json(data: Json, depth: int = 0) -> pytree.TreeSpec:
 
 
 def _class_name(kind: Any) -> str:
-    if kind in records.STAND_INS:
+    if kind in object_arguments.STAND_INS:
         raise NotStorable("a call that is given an object which is taken apart and written to (a cache of a model)")
     name = f"{kind.__module__}:{kind.__qualname__}"
     if _found(name) is not kind:
@@ -63,7 +63,7 @@ def _class_name(kind: Any) -> str:
 
 def _class_named(name: str) -> Any:
     kind = _found(name)
-    if not isinstance(kind, type) or kind not in pytree.SUPPORTED_NODES or kind in records.STAND_INS:
+    if not isinstance(kind, type) or kind not in pytree.SUPPORTED_NODES or kind in object_arguments.STAND_INS:
         raise NotImported(f"{name} is no container that torch's pytrees know in this process")
     return kind
 

@@ -16,9 +16,9 @@ import torch
 
 from guards.sets.guard_set import GuardSet
 from symshape import events, forks
-from symshape.calls.apart import apart_in
 from symshape.calls.argument_writes import ArgumentContents, ArgumentWrites
 from symshape.calls.arguments import Call, skeleton
+from symshape.calls.container_aliasing import forbidden_containers
 from symshape.calls.modes import modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
@@ -265,7 +265,7 @@ def _apart(
 ) -> frozenset[int]:
     """The ids of the lists and dictionaries that are known outside, where none of them may be among the arguments."""
     outside = [each.owner for each in recorder.containers]
-    return apart_in(call, outside, writes, writes_records(tree), given is not None)
+    return forbidden_containers(call, outside, writes, writes_records(tree), given is not None)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from meta_fns import TensorSpec
-from symshape.calls.arguments import computes_as_torchs
+from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Lifted, Value
 from symshape.torch_internals import dispatch
@@ -45,7 +45,7 @@ class Lifting:
         found = self.lifted.get(id(tensor))
         if found is None:
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-                if not computes_as_torchs(type(tensor)):
+                if not computes_as_torch_tensor(type(tensor)):
                     raise UnsupportedError(f"the program reads a {type(tensor).__name__}, which cannot be traced")
                 tell(special_methods, type(tensor))  # it may learn to answer for torch's functions
             if tensor.is_nested:

@@ -11,12 +11,12 @@ import torch
 
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
-from symshape.calls.alike import NOTHING
 from symshape.calls.argument_writes import At, Held
 from symshape.calls.arguments import flat_with_paths
+from symshape.calls.constant_keys import NOTHING
 from symshape.calls.naming import Naming
 from symshape.calls.outputs import result_of
-from symshape.calls.variables import Output, Write, containers_in
+from symshape.calls.variables import OutputReference, Write, containers_in
 from symshape.errors import UnsupportedError
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.reshape_copies import settle
@@ -69,7 +69,7 @@ def written_by(
             outputs.append(_output(tracer, leaf, change.variable.name, inputs))
         except UnsupportedError as error:
             raise UnsupportedError(f"the program {change.text}; here it cannot: {error}") from error
-        return Output(start + len(outputs) - 1)
+        return OutputReference(start + len(outputs) - 1)
 
     _refuse_shared_with_the_call(changes, result)
     shared = SharedContainers(changes, leaf_of)

@@ -1,4 +1,5 @@
-"""What a traced function wrote to the records among its arguments (see ``calls/records.py``), for its graph to repeat.
+"""What a traced function wrote to the records among its arguments (see ``calls/object_arguments.py``), for its graph to
+repeat.
 
 While it is traced a function gets objects of the same classes, made for the trace, whose attributes are symbolic. What
 they hold afterwards and did not hold before is written to the caller's own objects at the end of each call.
@@ -12,23 +13,23 @@ from typing import Any
 
 import attrs
 
-from symshape.calls.alike import PLAIN
 from symshape.calls.arguments import Call
-from symshape.calls.record_kinds import ReadOtherwise, contents, may_be_record, take_apart_from_now_on
-from symshape.calls.records import (
-    Again,
-    Constant,
-    Given,
-    Made,
+from symshape.calls.constant_keys import PLAIN
+from symshape.calls.object_arguments import (
+    ArgumentReference,
+    HeldClass,
+    MadeObject,
+    MadeReference,
+    ObjectWrite,
     Outcome,
-    Write,
+    flattened,
     is_class,
     is_owner,
     is_part,
     owner_of,
     rebuilt,
-    taken_apart,
 )
+from symshape.calls.object_kinds import ReadOtherwise, contents, flatten_from_now_on, may_be_record
 from symshape.calls.variables import containers_in
 from symshape.errors import UnsupportedError
 from symshape.torch_internals import pytree
@@ -58,7 +59,7 @@ class GivenRecords:
         self._held: dict[int, _Held] = {}
         self._made: dict[int, Any] = {}
         if call.has_records:
-            for position, leaf in enumerate(pytree.tree_leaves(taken_apart(args))):
+            for position, leaf in enumerate(pytree.tree_leaves(flattened(args))):
                 record = owner_of(leaf)
                 if is_owner(leaf) and id(record) not in self._held:
                     self._held[id(record)] = _Held(position, record, type(record), *contents(record))
@@ -108,7 +109,7 @@ class GivenRecords:
                     return [f"{text}; pass it too"]
         return []
 
-    def _writes(self, held: _Held, outgoing: _Outgoing) -> list[Write]:
+    def _writes(self, held: _Held, outgoing: _Outgoing) -> list[ObjectWrite]:
         names, values = contents(held.record)
         kind = held.kind
         if type(held.record) is not kind:
@@ -121,7 +122,7 @@ class GivenRecords:
         if kind is list:
             if not changed and len(values) == len(held.values):
                 return []
-            return [Write(held.position, kind, names, [outgoing.convert(each, True) for each in values])]
+            return [ObjectWrite(held.position, kind, names, [outgoing.convert(each, True) for each in values])]
         if not before.keys() <= set(names):
             gone = next(name for name in before if name not in names)
             raise UnsupportedError(
@@ -131,7 +132,7 @@ class GivenRecords:
         if not changed:
             return []
         new = [outgoing.convert(values[i], True) for i in changed]
-        return [Write(held.position, kind, tuple(names[i] for i in changed), new)]
+        return [ObjectWrite(held.position, kind, tuple(names[i] for i in changed), new)]
 
 
 def _is_node(value: Any) -> bool:
@@ -177,7 +178,7 @@ class _Outgoing:
         """A value as it is returned or written, nested in what pytree knows."""
         position = self._given.get(id(value))
         if position is not None:
-            return Given(position)
+            return ArgumentReference(position)
         if id(value) in self._others:
             if self._given:
                 raise UnsupportedError(
@@ -186,25 +187,25 @@ class _Outgoing:
                 )
             return value
         if inside and is_class(value):
-            return Constant(value)
+            return HeldClass(value)
         kind = type(value)
         if may_be_record(kind) or id(value) in self._shared or (inside and is_part(value)):
             return self._made(value)
-        if not _is_node(value) and take_apart_from_now_on(value, result=True):
+        if not _is_node(value) and flatten_from_now_on(value, result=True):
             self.new.add(kind)
             return self._made(value)
         return rebuilt(value, {}, lambda each: self.convert(each, inside))
 
-    def _made(self, record: Any) -> Made | Again:
+    def _made(self, record: Any) -> MadeObject | MadeReference:
         number = self._numbers.get(id(record))
         if number is not None:
             if number in self._open:
                 raise UnsupportedError(f"the function makes a {type(record).__name__} that holds itself")
-            return Again(number)
+            return MadeReference(number)
         number = self._numbers[id(record)] = len(self._numbers)
         self.kept.append(record)
         self._open.add(number)
         names, values = contents(record)
         parts = [self.convert(each, True) for each in values]
         self._open.discard(number)
-        return Made(type(record), names, number, parts)
+        return MadeObject(type(record), names, number, parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from symshape.calls.variables import CONTAINERS, Shared
+from symshape.calls.variables import CONTAINERS, SharedContainer
 from symshape.torch_internals import pytree
 from symshape.tracing.state.changes import Change, Changes
 
@@ -20,7 +20,7 @@ class SharedContainers:
 
     def __init__(self, changes: Changes, leaf_of: Callable[[Any, Change], Any]) -> None:
         self._is_kept, self._leaf_of = changes.is_kept, leaf_of
-        self._made: dict[int, Shared] = {}
+        self._made: dict[int, SharedContainer] = {}
         seen: set[int] = set()
         self._shared: set[int] = set()
         for change in changes.changes:
@@ -59,8 +59,8 @@ class SharedContainers:
             self._of(each, change) if id(each) in self._shared else self._leaf_of(each, change) for each in leaves
         ], tree
 
-    def _of(self, container: Any, change: Change) -> Shared:
+    def _of(self, container: Any, change: Change) -> SharedContainer:
         found = self._made.get(id(container))
         if found is None:
-            found = self._made[id(container)] = Shared(*self._flat(container, change, True))
+            found = self._made[id(container)] = SharedContainer(*self._flat(container, change, True))
         return found

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
 from guards.terms import fold
-from symshape.calls.arguments import sources_of, take_apart, values_of
+from symshape.calls.arguments import flatten_call, sources_of, values_of
 from symshape.dims import Policy
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
@@ -125,7 +125,7 @@ def their_ops(graph: Graph, call: Arguments) -> Round:
 
 def our_ops(graph: Graph, model: torch.nn.Module, call: Arguments) -> Round:
     """The graph's ops on our symbolic tensors, through the tracer, rules, facts and guards."""
-    taken = take_apart(model, (), call)
+    taken = flatten_call(model, (), call)
     sources = dict(zip(sources_of(taken), values_of(taken.leaves, taken.keys), strict=True))
 
     def measure() -> float:

@@ -13,7 +13,7 @@ import symshape
 from guards.terms import fold
 from meta_fns import TensorSpec
 from symshape import GuardViolation, RuntimeAssertionError, Traced
-from symshape.calls.arguments import take_apart, values_of
+from symshape.calls.arguments import flatten_call, values_of
 from symshape.calls.copies import copy_call
 from symshape.calls.generator_states import state_of
 from symshape.graph.float_terms import FloatTerm
@@ -192,7 +192,7 @@ def wrong_specs(traced: Traced, *args: Any, **kwargs: Any) -> list[str]:
     leaves = pytree.tree_leaves((args, kwargs))
     program = traced.program
     symbols: dict[str, Any] = {}
-    taken = take_apart(traced._fn, args, kwargs)
+    taken = flatten_call(traced._fn, args, kwargs)
     for slot, value in zip(program.slots, values_of(taken.leaves, taken.keys), strict=True):
         if slot.term.op.name == "SYMBOL":
             symbols.setdefault(slot.term.name, value)

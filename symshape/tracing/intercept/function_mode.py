@@ -9,7 +9,7 @@ import attrs
 import torch
 from torch.overrides import TorchFunctionMode
 
-from symshape.calls.arguments import computes_as_torchs
+from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Node
 from symshape.torch_internals import dispatch, functorch, operators
@@ -381,7 +381,7 @@ def _has_torch_function(args: Iterable[Any]) -> bool:
     numbers = any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in args)  # torch.sym_ite
     if not numbers and any(type(mode) is FunctionMode for mode in stack):
         others = [each for each in args if isinstance(each, torch.Tensor) and type(each) is not SymbolicTensor]
-        return any(not computes_as_torchs(type(each)) for each in others) or any(
+        return any(not computes_as_torch_tensor(type(each)) for each in others) or any(
             type(mode) is not FunctionMode for mode in stack
         )
     return bool(_torch_has_torch_function(args))

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from symshape.calls.alike import PLAIN, parts_of
-from symshape.calls.questions import Object, Question
+from symshape.calls.constant_keys import PLAIN, constant_parts
+from symshape.calls.questions import ObjectIdentity, Question
 from symshape.errors import UnsupportedError
 from symshape.tracing.intercept.builtins import PlainType
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
@@ -35,7 +35,7 @@ class Identity:
         self._positions: dict[int, int] = {}
         for position, leaf in enumerate(leaves):  # constants that are known by their parts, not by identity
             kind = _type(leaf)
-            if kind not in PLAIN and not isinstance(leaf, torch.Tensor) and parts_of(leaf) is not None:
+            if kind not in PLAIN and not isinstance(leaf, torch.Tensor) and constant_parts(leaf) is not None:
                 self._positions.setdefault(id(leaf), position)
         self._kept = tuple(leaves)  # so that ids stay theirs
 
@@ -57,7 +57,7 @@ class Identity:
         for mine, its in ((a, b), (b, a)):
             position = self._positions.get(id(mine))
             if position is not None:
-                return bool(self._trace.note(Question(position, "is", Object(its)), mine))
+                return bool(self._trace.note(Question(position, "is", ObjectIdentity(its)), mine))
         return False
 
     def _same_tensor(self, a: Any, b: Any) -> bool:
@@ -66,7 +66,7 @@ class Identity:
             return False  # a tensor that is given twice has one stand-in
         if stand_in._value not in self._trace.originals:
             return False  # made by the program: nothing outside can be it
-        return bool(self._trace.ask(stand_in, "is", Object(other)))
+        return bool(self._trace.ask(stand_in, "is", ObjectIdentity(other)))
 
     @staticmethod
     def _same_number(a: Any, b: Any) -> bool:

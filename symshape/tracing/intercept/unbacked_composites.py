@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.arguments import computes_as_torchs
+from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.torch_internals import operators
 from symshape.tracing.intercept.products import SIZES_ARE_SYMBOLS, of_symbols
 from symshape.tracing.intercept.whole_op import can_be_whole, run_whole
@@ -126,7 +126,7 @@ def _of_data(op: Any) -> Callable[..., Any]:
     plain = getattr(torch, op._schema.name.removeprefix("aten::"))
 
     def answer(input: SymbolicTensor, other: Any, *args: Any, **named: Any) -> Any:  # noqa: A002 - torch's own name
-        if type(other) is not SymbolicTensor and not computes_as_torchs(type(other)):
+        if type(other) is not SymbolicTensor and not computes_as_torch_tensor(type(other)):
             return plain(input, other, *args, **named)
         return input._tracer.dispatch(op, (input, other, *args), named)
 

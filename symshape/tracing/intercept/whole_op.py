@@ -12,7 +12,7 @@ import torch
 from torch.autograd import forward_ad
 
 from meta_fns.torch_internals import OpOverload
-from symshape.calls.arguments import computes_as_torchs
+from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.errors import UnsupportedError
 from symshape.torch_internals import functorch, pytree
 from symshape.tracing.intercept.recurrent_gradients import GRADIENTS
@@ -36,7 +36,7 @@ def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False, cast: bool = Fal
         and any(type(each) is SymbolicTensor for each in tensors)
         and all(
             each.device == tensors[0].device
-            and (type(each) is SymbolicTensor or computes_as_torchs(type(each)))
+            and (type(each) is SymbolicTensor or computes_as_torch_tensor(type(each)))
             and not functorch.is_wrapped(each)
             for each in tensors
         )

@@ -13,9 +13,9 @@ import attrs
 import torch
 
 from symshape.calls import variables
-from symshape.calls.alike import NOTHING
+from symshape.calls.constant_keys import NOTHING
 from symshape.calls.naming import item_name
-from symshape.calls.variables import CONTAINERS, Number, Variable, Where, containers_in, is_number
+from symshape.calls.variables import CONTAINERS, FloatPlace, Variable, Where, containers_in, is_number
 from symshape.torch_internals import pytree
 from symshape.tracing.state.memos import Missing
 from symshape.tracing.state.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, Place, same_items
@@ -106,7 +106,7 @@ class Changes:
             self.problems.append(text)
             return
         value = NOTHING if now is MISSING else now
-        filled = isinstance(variable, (variables.Contents, variables.Inner))
+        filled = isinstance(variable, (variables.Contents, variables.InnerContainer))
         leaves, tree = pytree.tree_flatten(
             value, is_leaf=lambda each: (each is not value or not filled) and self.is_kept(each)
         )
@@ -147,8 +147,8 @@ def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variab
             found.append(variables.Contents(each.owner, each.name))
         elif isinstance(each.owner, dict):
             keys = [key for key in each.items[::2] if (id(each.owner), key) in wanted]
-            found += [variables.Entry(each.owner, key, recorder.item(each.name, key)) for key in keys]
-    return [Number(each) if is_number(each.read()) else each for each in found]
+            found += [variables.DictionaryItem(each.owner, key, recorder.item(each.name, key)) for key in keys]
+    return [FloatPlace(each) if is_number(each.read()) else each for each in found]
 
 
 def items_but(container: Container, known: Collection[Where]) -> list[Place]:
@@ -162,7 +162,7 @@ def items_but(container: Container, known: Collection[Where]) -> list[Place]:
     return found + [Cell(owner, key, value, name) for key, value, name in names]
 
 
-def changing_floats(now: State, then: State) -> list[Number]:
+def changing_floats(now: State, then: State) -> list[FloatPlace]:
     """The places that two states compare and that hold different floats in them."""
     before = {(id(each.owner), each.key): each for each in then.places if isinstance(each, Cell)}
     pairs = [(before.get((id(each.owner), each.key)), each) for each in now.places if isinstance(each, Cell)]
@@ -170,9 +170,9 @@ def changing_floats(now: State, then: State) -> list[Number]:
     found: list[Variable] = []
     for each in cells:
         if isinstance(each.owner, types.CellType):
-            found.append(variables.Closure(each.owner, each.name))
+            found.append(variables.ClosureVariable(each.owner, each.name))
         elif isinstance(each.owner, dict):
-            found.append(variables.Entry(each.owner, each.key, each.name))
+            found.append(variables.DictionaryItem(each.owner, each.key, each.name))
     tables = {id(each.owner): each.items for each in then.containers if isinstance(each.owner, dict)}
     for table in now.containers:
         items = tables.get(id(table.owner))
@@ -180,25 +180,25 @@ def changing_floats(now: State, then: State) -> list[Number]:
             continue
         for key, one, other in zip(items[::2], table.items[1::2], items[1::2], strict=True):
             if _differ(one, other):
-                found.append(variables.Entry(table.owner, key, item_name(table.name, key)))
-    return [Number(each) for each in found]
+                found.append(variables.DictionaryItem(table.owner, key, item_name(table.name, key)))
+    return [FloatPlace(each) for each in found]
 
 
-def changed_floats(then: State) -> list[Number]:
+def changed_floats(then: State) -> list[FloatPlace]:
     """The places that a state compares and that hold another float by now."""
     found: list[Variable] = []
     for each in then.places:
         if isinstance(each, Cell) and is_number(each.value) and _differ(each.value, each.read()):
             if isinstance(each.owner, types.CellType):
-                found.append(variables.Closure(each.owner, each.name))
+                found.append(variables.ClosureVariable(each.owner, each.name))
             elif isinstance(each.owner, dict):
-                found.append(variables.Entry(each.owner, each.key, each.name))
+                found.append(variables.DictionaryItem(each.owner, each.key, each.name))
     for table in then.containers:
         if isinstance(table.owner, dict):
             for key, value in zip(table.items[::2], table.items[1::2], strict=True):
                 if is_number(value) and _differ(value, dict.get(table.owner, key)):
-                    found.append(variables.Entry(table.owner, key, item_name(table.name, key)))
-    return [Number(each) for each in found]
+                    found.append(variables.DictionaryItem(table.owner, key, item_name(table.name, key)))
+    return [FloatPlace(each) for each in found]
 
 
 def _differ(one: Any, other: Any) -> bool:
@@ -209,22 +209,22 @@ def _variable(recorder: Recorder, place: Any) -> Variable | None:
     owner = place.owner
     if isinstance(place, Attribute):
         if isinstance(owner, type):
-            return variables.OfClass(owner, place.key, place.name)
+            return variables.ClassAttribute(owner, place.key, place.name)
         is_slot = (id(owner), place.key) in recorder.slots and id(owner) not in recorder.given
         return of_slot(place) if is_slot else None
     if not isinstance(place, Cell):
         return None
     if isinstance(owner, types.CellType):
-        return variables.Closure(owner, place.name)
+        return variables.ClosureVariable(owner, place.name)
     namespace = recorder.namespaces.get(id(owner))
     if namespace is None or namespace.given or not isinstance(owner, dict):
         return None
-    return variables.Entry(owner, place.key, place.name)
+    return variables.DictionaryItem(owner, place.key, place.name)
 
 
 def of_slot(slot: Attribute) -> Variable:
     """What writes an attribute that stands in no dictionary."""
-    kind = variables.Gradient.of if _is_gradient(slot.owner, slot.key) else variables.Slot
+    kind = variables.Gradient.of if _is_gradient(slot.owner, slot.key) else variables.SlotAttribute
     return kind(slot.owner, slot.key, slot.name)
 
 
@@ -243,7 +243,7 @@ def _is_plain(value: Any) -> bool:
 
 def may_grow(variable: Variable) -> bool:
     """Whether a place can be read at each call because the program keeps its state in others like it."""
-    return isinstance(variable, (variables.Entry, variables.Slot, variables.Closure))
+    return isinstance(variable, (variables.DictionaryItem, variables.SlotAttribute, variables.ClosureVariable))
 
 
 def _is_small(value: Any) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from symshape.calls import variables
-from symshape.calls.alike import PLAIN
 from symshape.calls.argument_writes import ArgumentContents, At, Held, Path, paths_of
-from symshape.calls.record_kinds import is_record
+from symshape.calls.constant_keys import PLAIN
+from symshape.calls.object_kinds import is_record
 from symshape.calls.variables import containers_in
 from symshape.torch_internals import pytree
 from symshape.tracing.state.changes import Change

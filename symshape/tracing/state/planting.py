@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from symshape.calls.variables import Contents, Inner, Number, Variable, containers_in
+from symshape.calls.variables import Contents, FloatPlace, InnerContainer, Variable, containers_in
 from symshape.tracing.state.recorder import Recorder
 
 _planted_by = 0
@@ -35,7 +35,7 @@ class Planted:
         outer, _planted_by = _planted_by, threading.get_ident()
         try:
             for variable, stand_in in self._pairs:
-                place = variable.variable if isinstance(variable, Number) else variable
+                place = variable.variable if isinstance(variable, FloatPlace) else variable
                 value = place.read()
                 whole = isinstance(variable, Contents)
                 for path, each in containers_in(value):
@@ -43,7 +43,7 @@ class Planted:
                         recorder.hidden[id(each)] = each
                 for path, each in containers_in(stand_in):
                     if path or not whole:
-                        recorder.stand_ins[id(each)] = Inner(variable, path)
+                        recorder.stand_ins[id(each)] = InnerContainer(variable, path)
                 self._before.append((place, copy.copy(value) if whole else value))
                 recorder.planted.add(place.where)
                 variable.write(stand_in)

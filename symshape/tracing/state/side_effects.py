@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from symshape.calls import variables
-from symshape.calls.alike import NOTHING
-from symshape.calls.record_kinds import ReadOtherwise, take_apart_from_now_on
+from symshape.calls.constant_keys import NOTHING
+from symshape.calls.object_kinds import ReadOtherwise, flatten_from_now_on
 from symshape.calls.variables import Variable
 from symshape.errors import UnsupportedError
 from symshape.tracing.state.changes import Changes, holds_symbolic, of_container, of_slot, same_order
@@ -90,7 +90,7 @@ def _add_container(recorder: Recorder, container: Container, found: Changes) -> 
         return
     for key, then in zip(items[::2], items[1::2], strict=True):
         if not same_item(now := owner[key], then):
-            found.add(variables.Entry(owner, key, recorder.item(container.name, key)), now, text)
+            found.add(variables.DictionaryItem(owner, key, recorder.item(container.name, key)), now, text)
 
 
 def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:
@@ -130,9 +130,9 @@ def _undo_namespace(
         name = _name(namespace, key)
         variable: Variable | None = None
         if namespace.kind is not None:  # what was not seen to be stored there may have been read as it was before
-            variable = variables.OfClass(namespace.kind, key, name) if now is not MISSING and is_stored else None
+            variable = variables.ClassAttribute(namespace.kind, key, name) if now is not MISSING and is_stored else None
         elif isinstance(owner, dict) and (namespace.own or is_stored) and not namespace.given and ordered:
-            variable = variables.Entry(owner, key, name)
+            variable = variables.DictionaryItem(owner, key, name)
             if now is MISSING:  # deleting asks whether it is there
                 recorder.place(Cell(owner, key, then, name))
         found.to_objects |= namespace.given
@@ -189,7 +189,7 @@ def _undo_slot(recorder: Recorder, slot: Attribute, found: Changes, back: list[C
 def _undo_cell(recorder: Recorder, cell: Cell, found: Changes, back: list[Callable[[], object]]) -> None:
     now = cell.read()
     if now is not cell.value:
-        variable = variables.Closure(cell.owner, cell.name)
+        variable = variables.ClosureVariable(cell.owner, cell.name)
         if now is MISSING:
             recorder.place(cell)
         back.append(functools.partial(variable.write, NOTHING if cell.value is MISSING else cell.value))
@@ -280,5 +280,5 @@ def refuse(problems: list[str], name: str, arguments: Iterable[Any] = ()) -> Non
         ReadOtherwise: from now on it need not be refused.
     """
     if problems:
-        new = [each for each in arguments if take_apart_from_now_on(each)]
+        new = [each for each in arguments if flatten_from_now_on(each)]
         raise (ReadOtherwise if new else UnsupportedError)(f"{name} {problems[0]}")

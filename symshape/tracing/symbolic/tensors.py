@@ -15,7 +15,7 @@ import torch
 from meta_fns import TensorSpec
 from meta_fns.core import dense, layout
 from meta_fns.torch_internals import OpOverload
-from symshape.calls.alike import PLAIN
+from symshape.calls.constant_keys import PLAIN
 from symshape.calls.questions import ABSENT, Question
 from symshape.errors import UnsupportedError
 from symshape.graph.reshape_copies import Copied

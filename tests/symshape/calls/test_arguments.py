@@ -10,13 +10,13 @@ import torch
 
 from guards.sets.sources import Size
 from symshape import InputError
-from symshape.calls.arguments import INT_KEY, duplicates, is_canonical, sources_of, take_apart, values_of
+from symshape.calls.arguments import INT_KEY, duplicates, flatten_call, is_canonical, sources_of, values_of
 
 Pair = namedtuple("Pair", "left right")
 
 
 def paths(fn: Any, *args: Any, **kwargs: Any) -> list[str]:
-    return list(take_apart(fn, args, kwargs).paths)
+    return list(flatten_call(fn, args, kwargs).paths)
 
 
 def test_paths_are_what_a_user_would_write() -> None:
@@ -53,7 +53,7 @@ LAYOUTS = [
 @pytest.mark.parametrize(("make", "layout"), LAYOUTS)
 def test_layouts_and_the_integers_they_need(make: Any, layout: str) -> None:
     x = make()
-    call = take_apart(lambda x: x, (x,), {})
+    call = flatten_call(lambda x: x, (x,), {})
     assert call.keys[0].layout == layout
     expected = list(x.shape)
     if layout == "strided":
@@ -72,7 +72,7 @@ def test_canonical_means_the_strides_of_a_fresh_tensor() -> None:
 
 
 def test_integers_of_integers() -> None:
-    call = take_apart(lambda n, x: x, (-3, torch.ones(2)), {"flag": True})
+    call = flatten_call(lambda n, x: x, (-3, torch.ones(2)), {"flag": True})
     assert call.keys[0] is INT_KEY
     assert values_of(call.leaves, call.keys) == (-3, 2)
     assert [source.text() for source in sources_of(call)] == ["n", "x.size(0)"]
@@ -103,13 +103,13 @@ def test_integers_of_integers() -> None:
     ],
 )
 def test_constants(a: Any, b: Any, equal: bool) -> None:
-    first, second = (take_apart(lambda x: x, (value,), {}).keys for value in (a, b))
+    first, second = (flatten_call(lambda x: x, (value,), {}).keys for value in (a, b))
     assert (first == second) is equal
 
 
 def test_tensor_keys() -> None:
     def key(x: torch.Tensor) -> Any:
-        return take_apart(lambda x: x, (x,), {}).keys[0]
+        return flatten_call(lambda x: x, (x,), {}).keys[0]
 
     x = torch.ones(2, 3)
     assert key(x) == key(torch.zeros(7, 5))
@@ -126,13 +126,13 @@ def test_duplicates() -> None:
 
 def test_without_paths_the_rest_is_the_same() -> None:
     args = ({"b": torch.ones(2), "a": [torch.ones(3).expand(2, 3), 4, 2.5]}, "text")
-    quick, full = (take_apart(lambda d, s: d, args, {"k": None}, paths=p) for p in (False, True))
+    quick, full = (flatten_call(lambda d, s: d, args, {"k": None}, paths=p) for p in (False, True))
     assert quick.keys == full.keys
     assert quick.tree == full.tree
     assert quick.duplicates == full.duplicates
     assert values_of(quick.leaves, quick.keys) == values_of(full.leaves, full.keys)
     with pytest.raises(InputError, match=r"d\['k'\]"):
-        take_apart(lambda d: d, ({"k": torch.ones(1).to_sparse()},), {}, paths=False)
+        flatten_call(lambda d: d, ({"k": torch.ones(1).to_sparse()},), {}, paths=False)
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,4 @@ def test_without_paths_the_rest_is_the_same() -> None:
 )
 def test_lazy_tensors_are_refused(make: Any, advice: str) -> None:
     with pytest.raises(InputError, match=advice):
-        take_apart(lambda x: x, (make(),), {})
+        flatten_call(lambda x: x, (make(),), {})

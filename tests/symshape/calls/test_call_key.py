@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.calls.arguments import EQUAL, TensorKey, duplicates, take_apart, values_of
+from symshape.calls.arguments import EQUAL, TensorKey, duplicates, flatten_call, values_of
 from symshape.calls.call_key import FLAT, QUICK, read, read_usual
 from symshape.errors import InputError
 from tests.symshape.eager import metadata
@@ -145,7 +145,7 @@ def test_every_key_of_a_tensor_is_made_of_the_same_attributes() -> None:
     for one, other in pairs:
         assert quick_key((one,)) != quick_key((other,))
         assert read(nothing, (one,), {})[1] != read(nothing, (other,), {})[1]
-        assert take_apart(nothing, (one,), {}).keys != take_apart(nothing, (other,), {}).keys
+        assert flatten_call(nothing, (one,), {}).keys != flatten_call(nothing, (other,), {}).keys
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -167,7 +167,7 @@ def test_calls_with_one_exact_key_have_one_structure_and_one_tuple_of_integers(s
             assert key is not None
             reading = read(nothing, args, kwargs)
         assert all(x is y for x, y in zip(reading[0], leaves, strict=True))
-        call = take_apart(nothing, args, kwargs)
+        call = flatten_call(nothing, args, kwargs)
         described = (*reading[1:], call.tree, call.keys, call.duplicates, call.paths)
         met += key in known
         assert known.setdefault(key, described) == described
@@ -229,7 +229,7 @@ def test_a_reading_is_the_calls_leaves_structure_and_integers() -> None:
             leaves, structure, values = reading
             expected, tree = pytree.tree_flatten((args, kwargs))
             assert all(x is y for x, y in zip(leaves, expected, strict=True))
-            call = take_apart(nothing, args, kwargs, paths=False)
+            call = flatten_call(nothing, args, kwargs, paths=False)
             assert values == values_of(call.leaves, call.keys)
             described = (tree, call.keys, call.duplicates)
             assert readings.setdefault(structure, described) == described
@@ -247,7 +247,7 @@ def test_readings_of_calls_out_of_the_ordinary() -> None:
 def test_calls_out_of_the_ordinary_are_read_all_the_same() -> None:
     for leaf in ({(1,): BASE}, 1j):
         leaves, structure, values = read(nothing, (leaf,), {})
-        call = take_apart(nothing, (leaf,), {}, paths=False)
+        call = flatten_call(nothing, (leaf,), {}, paths=False)
         assert structure == read(nothing, (leaf,), {})[1]
         assert structure != read(nothing, (leaf, 1), {})[1]
         assert leaves == call.leaves

@@ -22,8 +22,8 @@ from torch.utils import _pytree as pytree
 
 import symshape
 from symshape.calls import compiled, constants
-from symshape.calls.alike import alike
 from symshape.calls.call_key import FLAT, QUICK, read
+from symshape.calls.constant_keys import constant_key
 from symshape.calls.constants import constant
 from symshape.errors import InputError
 
@@ -145,7 +145,7 @@ def test_equal_keys_mean_alike_constants() -> None:
     for one, other in itertools.product(made, repeat=2):
         mine, theirs = constant(one), constant(other)
         assert mine is not None
-        assert (mine == theirs) is (alike(one) == alike(other)), (one, other)
+        assert (mine == theirs) is (constant_key(one) == constant_key(other)), (one, other)
         if mine == theirs:
             assert hash(mine) == hash(theirs)
 

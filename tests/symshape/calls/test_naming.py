@@ -15,7 +15,7 @@ from torch import nn
 
 import symshape
 from symshape import events
-from symshape.calls.arguments import take_apart
+from symshape.calls.arguments import flatten_call
 from symshape.calls.naming import LONGEST, Naming, brief, distinct, item_name, nesting_text, tensor_names
 
 SECRET = 0.62831
@@ -95,7 +95,7 @@ def test_no_key_prints_what_it_holds(kind: str) -> None:
     assert _is_quiet(brief(key)), brief(key)
     assert _is_quiet(item_name("d", key))
     assert _is_quiet(item_name("d", key, {}))
-    call = take_apart(lambda d: d, ({key: torch.ones(2)},), {})
+    call = flatten_call(lambda d: d, ({key: torch.ones(2)},), {})
     assert call.paths[0].startswith("d[")
     assert _is_quiet(call.paths[0])
     assert _is_quiet(nesting_text(call.tree)), nesting_text(call.tree)
@@ -104,7 +104,7 @@ def test_no_key_prints_what_it_holds(kind: str) -> None:
 def test_keys_of_the_same_text_have_paths_of_their_own() -> None:
     keys = ["x" * 500 + end for end in "abc"] + [nn.Parameter(torch.ones(1)) for _ in range(3)]
     keys += [(nn.Parameter(torch.ones(1)), 1) for _ in range(2)]
-    call = take_apart(lambda d: d, (dict.fromkeys(keys, 2),), {})
+    call = flatten_call(lambda d: d, (dict.fromkeys(keys, 2),), {})
     assert len(set(call.paths)) == len(keys)
     assert call.paths[3:6] == ("d[Parameter 0]", "d[Parameter 1]", "d[Parameter 2]")
 
@@ -114,12 +114,12 @@ def test_numbers_behind_equal_texts_are_new_texts() -> None:
 
 
 def test_names_of_usual_keys_stay_as_they_are_written() -> None:
-    call = take_apart(lambda d: d, ({"mask": 1, 2: 3, (4, "b"): 5, None: 6, torch.float32: 7},), {})
+    call = flatten_call(lambda d: d, ({"mask": 1, 2: 3, (4, "b"): 5, None: 6, torch.float32: 7},), {})
     assert call.paths == ("d['mask']", "d[2]", "d[(4, 'b')]", "d[None]", "d[torch.float32]")
 
 
 def test_a_constant_is_told_without_its_tensors() -> None:
-    call = take_apart(lambda config: 0, (Config(0.5, (nn.Parameter(torch.full((4,), SECRET)), "relu")),), {})
+    call = flatten_call(lambda config: 0, (Config(0.5, (nn.Parameter(torch.full((4,), SECRET)), "relu")),), {})
     shown = [str(key) for key in call.keys]
     assert any("rate" in text or "0.5" in text or "object" in text for text in shown)
     assert all(map(_is_quiet, shown)), shown

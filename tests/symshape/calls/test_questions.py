@@ -9,7 +9,7 @@ import torch
 
 import symshape
 from symshape.calls.call_key import FLAT, QUICK
-from symshape.calls.questions import ABSENT, Object, Question, answers, asking
+from symshape.calls.questions import ABSENT, ObjectIdentity, Question, answers, asking
 
 
 def tagged(k: Any) -> torch.Tensor:
@@ -27,8 +27,8 @@ def test_answers() -> None:
     assert len(set(different)) == 5
     assert names.answer(tagged(1)) == ("k",)
     assert names.answer(torch.ones(2)) == ()
-    assert Question(0, "is", Object(weight)).answer(weight) is True
-    assert Question(0, "is", Object(weight)).answer(torch.ones(3)) is False
+    assert Question(0, "is", ObjectIdentity(weight)).answer(weight) is True
+    assert Question(0, "is", ObjectIdentity(weight)).answer(torch.ones(3)) is False
     assert Question(0, "is_inference").answer(weight) is False
     with torch.inference_mode():
         assert Question(0, "is_inference").answer(torch.ones(3)) is True
@@ -40,7 +40,9 @@ def test_answers() -> None:
     assert Question(0, "hooked").answer(hooked) is False
     assert Question(0, "hooked").text("x") == "whether x has hooks"
     assert answers((attribute, Question(5, "attributes")), (tagged(1),)) == (attribute.answer(tagged(1)), None)
-    texts = [Question(0, *what).text("x") for what in (("attribute", "k"), ("attributes",), ("is", Object(weight)))]
+    texts = [
+        Question(0, *what).text("x") for what in (("attribute", "k"), ("attributes",), ("is", ObjectIdentity(weight)))
+    ]
     assert texts == ["the attribute k of x", "the attributes of x", "which object x is"]
     assert Question(0, "is_inference").text("x") == "x.is_inference()"
 
@@ -50,15 +52,15 @@ def test_an_object_is_not_kept_alive_and_equals_no_later_one() -> None:
         pass
 
     thing = Thing()
-    one, other = Object(thing), Object(thing)
+    one, other = ObjectIdentity(thing), ObjectIdentity(thing)
     assert one == other
     assert hash(one) == hash(other)
-    assert one != Object(Thing())
+    assert one != ObjectIdentity(Thing())
     del thing
     gc.collect()
     assert one.get() is None
     assert one != other
-    assert Object(3).get() == 3  # cannot be referred to weakly
+    assert ObjectIdentity(3).get() == 3  # cannot be referred to weakly
 
 
 def test_exact_keys_with_answers() -> None:

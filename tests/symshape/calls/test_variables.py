@@ -12,15 +12,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.calls.alike import NOTHING
+from symshape.calls.constant_keys import NOTHING
 from symshape.calls.variables import (
-    Closure,
+    ClassAttribute,
+    ClosureVariable,
     Contents,
-    Entry,
-    Inner,
-    OfClass,
-    Output,
-    Slot,
+    DictionaryItem,
+    InnerContainer,
+    OutputReference,
+    SlotAttribute,
     Variable,
     Write,
     all_written,
@@ -45,11 +45,11 @@ class Strange(metaclass=Meta):
 
 def _variables() -> list[Variable]:
     return [
-        Entry({}, "k", "entry"),
-        Entry(Strange().__dict__, "k", "attribute"),
-        OfClass(Strange, "k", "class"),
-        Slot(Slotted(), "k", "slot"),
-        Closure(types.CellType(), "cell"),
+        DictionaryItem({}, "k", "entry"),
+        DictionaryItem(Strange().__dict__, "k", "attribute"),
+        ClassAttribute(Strange, "k", "class"),
+        SlotAttribute(Slotted(), "k", "slot"),
+        ClosureVariable(types.CellType(), "cell"),
     ]
 
 
@@ -87,8 +87,8 @@ def test_contents(owner: Any, other: Any) -> None:
 
 def test_inner() -> None:
     table: dict[str, Any] = {"a": (1, [1, 2])}
-    outer = Entry({"k": table}, "k", "k")
-    inner = Inner(outer, ("a", 1))
+    outer = DictionaryItem({"k": table}, "k", "k")
+    inner = InnerContainer(outer, ("a", 1))
     kept = inner.read()
     inner.write([5])
     assert table["a"][1] is kept
@@ -99,7 +99,7 @@ def test_inner() -> None:
 def test_where() -> None:
     """The same place is the same variable, whoever tells of it."""
     owner: dict[str, Any] = {}
-    assert Entry(owner, "a", "x").where == Entry(owner, "a", "y").where
+    assert DictionaryItem(owner, "a", "x").where == DictionaryItem(owner, "a", "y").where
     wheres = [each.where for each in _variables()]
     assert len(set(wheres)) == len(wheres)
 
@@ -115,9 +115,9 @@ def test_a_call_reads_all_outputs_before_it_writes() -> None:
     leaves, tree = pytree.tree_flatten({"t": (0, 1)})
     assert leaves == [0, 1]
     writes = [
-        Write(Entry(owner, "a", "a"), [Output(1)], pytree.tree_flatten(0)[1]),
-        Write(Entry(owner, "b", "b"), [Output(2), "constant"], tree),
-        Write(Entry(owner, "a", "a"), [NOTHING], pytree.tree_flatten(0)[1]),
+        Write(DictionaryItem(owner, "a", "a"), [OutputReference(1)], pytree.tree_flatten(0)[1]),
+        Write(DictionaryItem(owner, "b", "b"), [OutputReference(2), "constant"], tree),
+        Write(DictionaryItem(owner, "a", "a"), [NOTHING], pytree.tree_flatten(0)[1]),
     ]
     build = writing(writes, 1, tuple)
     assert build(["result", 5, 6]) == ("result",)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.calls.record_kinds import is_record, take_apart_from_now_on
+from symshape.calls.object_kinds import flatten_from_now_on, is_record
 from symshape.errors import UnsupportedError
 from tests.worlds.world import look
 
@@ -134,7 +134,7 @@ def test_what_holds_more_than_data_is_known_by_identity() -> None:
     with pytest.raises(UnsupportedError, match=r"changes .*steps \(from 0 to 1\)"):
         symshape.compile(step, fullgraph=True)(trainer, torch.ones(3, 2))
     assert trainer.steps == 0
-    assert not take_apart_from_now_on(trainer)
+    assert not flatten_from_now_on(trainer)
     assert not is_record(trainer)
 
 

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.calls import compiled, constants, nests
-from tests.symshape.calls.test_record_kinds import assert_same
+from symshape.calls import compiled, constants, nesting_codegen
+from tests.symshape.calls.test_object_kinds import assert_same
 
 Tensor = torch.Tensor
 
@@ -362,7 +362,7 @@ def _classes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """With numbers for classes, and where they are not known."""
     if request.param == "asked each time":
         monkeypatch.setattr(constants, "class_version", compiled._unknown)
-        monkeypatch.setattr(nests, "class_version", compiled._unknown)
+        monkeypatch.setattr(nesting_codegen, "class_version", compiled._unknown)
 
 
 @pytest.mark.usefixtures("_classes")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.calls.arguments import take_apart, values_of
+from symshape.calls.arguments import flatten_call, values_of
 from symshape.calls.modes import modes
 from symshape.graph.program import Program
 from symshape.store.entry_format import Read, read_header, to_bytes
@@ -74,13 +74,13 @@ def _program(fn: Callable[..., Any], args: tuple[Any, ...]) -> Program:
 
 def _written(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Program, bytes]:
     program = _program(fn, args)
-    return program, to_bytes(program, fn, take_apart(fn, args, {}), ADDRESS, environment())
+    return program, to_bytes(program, fn, flatten_call(fn, args, {}), ADDRESS, environment())
 
 
 @pytest.mark.parametrize(("fn", "args"), CASES, ids=lambda each: getattr(each, "__name__", type(each).__name__))
 def test_there_and_back(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
     program, content = _written(fn, args)
-    call = take_apart(fn, args, {})
+    call = flatten_call(fn, args, {})
     read = Read(read_header(content))
     values = values_of(call.leaves, call.keys)
     assert read.admits(values)
@@ -155,7 +155,7 @@ def test_custom_operators_are_refused_by_name() -> None:
 def _served(content: bytes) -> Any:
     """What becomes of a file: the reason why it is refused, or a result."""
     fn, args = CASES[4]
-    call = take_apart(fn, args, {})
+    call = flatten_call(fn, args, {})
     try:
         read = Read(read_header(content))
         if not read.admits(values_of(call.leaves, call.keys)):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from symshape import Options, Policy, UnsupportedError, events
-from symshape.calls.arguments import sources_of, take_apart
+from symshape.calls.arguments import flatten_call, sources_of
 from symshape.graph.program import Program
 from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing
@@ -17,7 +17,7 @@ R = torch.randn
 
 
 def program_of(fn: Any, *args: Any, options: Options | None = None, policy: Policy = Policy.AUTO) -> Program:
-    call = take_apart(None, args, {})
+    call = flatten_call(None, args, {})
     policies = dict.fromkeys(sources_of(call), policy)
     return capture(fn, call, policies, options or Options())
 

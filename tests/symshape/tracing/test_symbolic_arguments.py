@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from symshape import Dim, DimError, Options, Policy
-from symshape.calls.arguments import sources_of, take_apart
+from symshape.calls.arguments import flatten_call, sources_of
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic_arguments import SymbolicArguments
 from symshape.tracing.tracer import Tracer
@@ -18,7 +18,7 @@ R = torch.randn
 
 def made(policies: Any, *args: Any, options: Options | None = None, **kwargs: Any) -> tuple[Tracer, SymbolicArguments]:
     tracer = Tracer(ShapeEnv())
-    return tracer, SymbolicArguments(tracer, take_apart(None, args, kwargs), policies, options or Options())
+    return tracer, SymbolicArguments(tracer, flatten_call(None, args, kwargs), policies, options or Options())
 
 
 def slots(found: SymbolicArguments) -> dict[str, str]:
@@ -26,7 +26,7 @@ def slots(found: SymbolicArguments) -> dict[str, str]:
 
 
 def sources(*args: Any) -> dict[str, Any]:
-    call = take_apart(None, args, {})
+    call = flatten_call(None, args, {})
     return {source.text(): source for source in sources_of(call)}
 
 

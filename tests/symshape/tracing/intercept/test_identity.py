@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.calls.arguments import take_apart
+from symshape.calls.arguments import flatten_call
 from symshape.errors import UnsupportedError
 from symshape.tracing.intercept import identity
 from symshape.tracing.intercept.identity import Identity, class_of, subject_of
@@ -126,4 +126,4 @@ def test_classes_and_subjects() -> None:
 
 def test_a_call_is_taken_apart_with_the_objects_themselves() -> None:
     config = Config()
-    assert take_apart(lambda c: c, (config,), {}).leaves[0] is config
+    assert flatten_call(lambda c: c, (config,), {}).leaves[0] is config

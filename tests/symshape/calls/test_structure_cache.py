@@ -12,7 +12,7 @@ from torch import nn
 
 import symshape
 from symshape.calls.call_key import FLAT, QUICK, ExactKey, read_usual
-from symshape.calls.structures import Structures, without_integers
+from symshape.calls.structure_cache import StructureCache, without_integers
 
 _DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool, torch.complex64)
 _CONSTANTS = (True, False, None, "a", "b", 1.5, -0.0, 0.0, float("nan"), 2**70, -3, 0, 1, 2)
@@ -76,7 +76,7 @@ def test_what_is_read_off_a_key_is_what_reading_answers(seed: int, exact: ExactK
 
 
 def test_few_are_kept() -> None:
-    structures = Structures()
+    structures = StructureCache()
     for number in range(3000):
         key = FLAT.makers[2]([torch.ones(2, 3), str(number)], {})
         structures.learn(key, number, (2, 3))

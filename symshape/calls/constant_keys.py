@@ -42,7 +42,7 @@ NOTHING = Nothing()
 """The value of a place that holds no value."""
 
 
-class Nest:
+class Nesting:
     """A nesting of arguments: the last leaf of each call whose arguments nest in this way; equal to nothing else.
 
     Attributes:
@@ -65,7 +65,7 @@ PLAIN: frozenset[type] = frozenset(
 _MOST_NESTED = 16
 
 
-class Same:
+class IdentityKey:
     """A key that equals only keys of the same object; it keeps the object alive only if no weak reference is possible.
 
     >>> class Owner: ...
@@ -101,7 +101,7 @@ class Same:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return type(other) is Same and self.value is not None and other.value is self.value
+        return type(other) is IdentityKey and self.value is not None and other.value is self.value
 
     def __hash__(self) -> int:
         return self._hash
@@ -111,7 +111,7 @@ class Same:
         return str(value) if isinstance(value, enum.Enum) else f"this {type(value).__name__}"
 
 
-class Equal:
+class EqualityKey:
     """A key of a container's context, made anew each time: equal for equal objects of one class."""
 
     __slots__ = ("value",)
@@ -120,7 +120,7 @@ class Equal:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Equal and type(other.value) is type(self.value) and bool(other.value == self.value)
+        return type(other) is EqualityKey and type(other.value) is type(self.value) and bool(other.value == self.value)
 
     def __hash__(self) -> int:
         return hash(type(self.value))
@@ -154,7 +154,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     bytearray: lambda v: (bytes(v),),
     dict: _pairs,
     collections.OrderedDict: _pairs,
-    types.MappingProxyType: lambda v: (Same(v),),
+    types.MappingProxyType: lambda v: (IdentityKey(v),),
     range: lambda v: (v.start, v.stop, v.step),
     slice: lambda v: (v.start, v.stop, v.step),
     decimal.Decimal: lambda v: tuple(v.as_tuple()),
@@ -172,7 +172,7 @@ _PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 """The parts of a value, by class, for classes that are nothing but their parts."""
 
 
-def alike(value: Any, unknown: Callable[[Any], Hashable] = Same) -> Hashable:
+def constant_key(value: Any, unknown: Callable[[Any], Hashable] = IdentityKey) -> Hashable:
     """Return a key that two constants share only if no program can distinguish them.
 
     Args:
@@ -189,13 +189,13 @@ def _alike(value: Any, unknown: Callable[[Any], Hashable], depth: int) -> Hashab
     kind = type(value)
     if kind in PLAIN:
         return (kind, value)
-    parts = parts_of(value) if depth < _MOST_NESTED else None
+    parts = constant_parts(value) if depth < _MOST_NESTED else None
     if parts is None:
-        return Same(value) if isinstance(value, (type, types.FunctionType, enum.Enum)) else unknown(value)
+        return IdentityKey(value) if isinstance(value, (type, types.FunctionType, enum.Enum)) else unknown(value)
     return (kind, *[_alike(part, unknown, depth + 1) for part in parts])
 
 
-def parts_of(value: Any) -> tuple[Any, ...] | None:
+def constant_parts(value: Any) -> tuple[Any, ...] | None:
     """Return the parts of a value, in order; None if its class may be more than its parts."""
     kind = type(value)
     known = _PARTS.get(kind)
@@ -259,21 +259,21 @@ def vars_beside(value: Any, names: tuple[str, ...]) -> bool:
     return not getattr(value, "__dict__", {}).keys() <= set(names)
 
 
-def alike_nesting(tree: pytree.TreeSpec) -> Hashable:
+def nesting_key(tree: pytree.TreeSpec) -> Hashable:
     """Return a key that two nestings share only if their containers and keys are interchangeable."""
     if tree.is_leaf():
         return None
-    return (tree.type, alike_context(tree.context), *[alike_nesting(child) for child in tree.children()])
+    return (tree.type, context_key(tree.context), *[nesting_key(child) for child in tree.children()])
 
 
-def alike_context(context: Any) -> Hashable:
+def context_key(context: Any) -> Hashable:
     """Return a key that two pytree contexts share only if they are interchangeable."""
-    return alike(context, _equal)
+    return constant_key(context, _equal)
 
 
 def _equal(value: Any) -> Hashable:
     """Return the key of a part of a context; for a tensor (a parameter as a dictionary key) its identity."""
-    return Same(value) if isinstance(value, torch.Tensor) else Equal(value)
+    return IdentityKey(value) if isinstance(value, torch.Tensor) else EqualityKey(value)
 
 
 def shared_containers(value: Any) -> tuple[int, ...]:

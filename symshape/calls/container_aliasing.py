@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from symshape.calls.alike import PLAIN
 from symshape.calls.argument_writes import paths_of
 from symshape.calls.arguments import Call
-from symshape.calls.records import Taken, owner_of
-from symshape.calls.variables import CONTAINERS, Contents, Entry, Inner, Number, Write
+from symshape.calls.constant_keys import PLAIN
+from symshape.calls.object_arguments import FlattenedObject, owner_of
+from symshape.calls.variables import CONTAINERS, Contents, DictionaryItem, FloatPlace, InnerContainer, Write
 
 ONE_ANOTHER = 0
 """An entry among the ids (no object has this id): a dictionary argument may be the attributes of another argument."""
@@ -25,7 +25,7 @@ ONE_ANOTHER = 0
 _NO_OWNERS = frozenset((*PLAIN, float, torch.Tensor, torch.nn.Parameter))
 
 
-def apart_in(
+def forbidden_containers(
     call: Call, containers: Sequence[Any], writes: Sequence[Write], records: bool, own: bool
 ) -> frozenset[int]:
     """Return the ids of the lists and dictionaries outside that may not be among the arguments.
@@ -41,7 +41,7 @@ def apart_in(
     if call.has_records:
         matters = bool(writes) or records
     else:
-        matters = any(isinstance(each.variable, (Contents, Inner)) for each in writes)
+        matters = any(isinstance(each.variable, (Contents, InnerContainer)) for each in writes)
     if matters:  # calls of one structure hold such things in the same places
         held = any(isinstance(each, CONTAINERS) for each in call.leaves)  # by objects
         matters = held or bool(paths_of(call.nest(call.leaves)[:2]))
@@ -53,8 +53,8 @@ def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Wr
     given = [each for _, each in paths_of(call.nest(call.leaves)[:2])] + [owner_of(each) for each in call.leaves]
     keys = [set(each) for each in given if isinstance(each, dict)]
     names = [set(each) for each in _attributes(call.leaves)] if call.has_records else []
-    variables = [each.variable.variable if isinstance(each.variable, Number) else each.variable for each in writes]
-    entries = [each for each in variables if isinstance(each, Entry)]
+    variables = [each.variable.variable if isinstance(each.variable, FloatPlace) else each.variable for each in writes]
+    entries = [each for each in variables if isinstance(each, DictionaryItem)]
     found = {id(each.owner) for each in entries if any(each.key in every for every in keys)}
     if names and (writes or own):
         found |= {id(each) for each in containers if type(each) is dict and set(each) in names}
@@ -63,7 +63,9 @@ def _attributes_apart(call: Call, containers: Iterable[Any], writes: Sequence[Wr
     return found
 
 
-def meet(apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def any_forbidden(
+    apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> bool:
     """Return whether a container with one of these ids is an argument of the call, or the attributes of one."""
     given, attributes = set[int](), set[int]()
     _add_containers(args, given)
@@ -71,7 +73,7 @@ def meet(apart: Collection[int], leaves: Sequence[Any], args: Sequence[Any], kwa
         _add_containers(kwargs.values(), given)
     for leaf in leaves:
         if type(leaf) not in _NO_OWNERS:
-            owner = leaf[0] if type(leaf) is Taken else owner_of(leaf)
+            owner = leaf[0] if type(leaf) is FlattenedObject else owner_of(leaf)
             given.add(id(owner))
             held = None if type(owner) in (list, dict) else getattr(owner, "__dict__", None)
             if type(held) is dict and held:

@@ -2,11 +2,12 @@
 
 A call with a dictionary, a named tuple or a dataclass of tensors has no quick key by itself. The generated code checks
 that the arguments nest exactly as in an earlier call, and returns their leaves in the order of torch's flattening;
-these have a quick key. A last leaf identifies the nesting. Other containers are compared by ``containers.apart``.
+these have a quick key. A last leaf identifies the nesting. Other containers are compared by
+``containers.container_parts``.
 
-Objects that are flattened (``calls/records.py``) are checked for their class and for the attributes that they have; the
-attribute values are leaves. The object itself is a leaf too, in a ``Taken``, so that no key confuses an object in the
-place of a tensor or number with one that was flattened.
+Objects that are flattened (``calls/object_arguments.py``) are checked for their class and for the attributes that they
+have; the attribute values are leaves. The object itself is a leaf too, in a ``FlattenedObject``, so that no key
+confuses an object in the place of a tensor or number with one that was flattened.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import PLAIN, Nest
 from symshape.calls.compiled import class_version
-from symshape.calls.containers import apart
-from symshape.calls.record_kinds import (
+from symshape.calls.constant_keys import PLAIN, Nesting
+from symshape.calls.containers import container_parts
+from symshape.calls.object_arguments import FlattenedObject
+from symshape.calls.object_kinds import (
     BETWEEN,
     METHODS,
     dictionary_of,
@@ -34,22 +36,21 @@ from symshape.calls.record_kinds import (
     is_record,
     slots_of,
 )
-from symshape.calls.records import Taken
 from symshape.torch_internals import pytree
 
 Flat = Callable[[Sequence[Any], Mapping[str, Any], Sequence[Any]], tuple[Any, ...] | None]
 """The leaves of a call's arguments and variables, then the nest; None if they nest in another way.
 
-The values of variables are among the leaves once more, unflattened, in a ``Taken``, if there are any.
+The values of variables are among the leaves once more, unflattened, in a ``FlattenedObject``, if there are any.
 """
 
 _MOST = 8  # nests that are known of one function
 _MOST_LEAVES = 1000  # that a quick key is made of, beside the nest
-_MOST_IN_TUPLE = 64  # of which each is looked at for a tensor: see ``record_kinds.is_record``
+_MOST_IN_TUPLE = 64  # of which each is looked at for a tensor: see ``object_kinds.is_record``
 _DEEPEST_TENSOR = 3
 
 
-class Nests:
+class KnownNestings:
     """The known nestings of the arguments of one function."""
 
     __slots__ = ("_flat", "_tried")
@@ -93,7 +94,7 @@ class Nests:
 def _is_container(value: Any) -> bool:
     kind = type(value)
     return kind in (tuple, list, *_DICTIONARIES) or (
-        kind is not Taken and (apart(value) is not None or is_record(value))
+        kind is not FlattenedObject and (container_parts(value) is not None or is_record(value))
     )
 
 
@@ -122,11 +123,11 @@ class _Writer:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._names: dict[str, Any] = {
-            "apart": apart,
+            "container_parts": container_parts,
             "same": is_,
             "are_others": _are_others,
             "version": class_version,
-            "Taken": Taken,
+            "FlattenedObject": FlattenedObject,
             "Tensor": torch.Tensor,
             "registered": pytree.SUPPORTED_NODES,
         }
@@ -150,8 +151,8 @@ class _Writer:
         for source, values in given:
             self._items(source, values, None)
         if variables:
-            self._leaves.append("Taken((values,))")
-        self._names["nest"] = Nest(len(variables))
+            self._leaves.append("FlattenedObject((values,))")
+        self._names["nest"] = Nesting(len(variables))
         if len(self._shared) > 1:
             ids = ", ".join(f"id({each})" for each in self._shared)
             self._check(f"len({{{ids}}}) < {len(self._shared)}")
@@ -204,12 +205,12 @@ class _Writer:
             self._container(name, f"{name}.values()", value, tuple(value.values()), inside)
         elif inside is None and kind in _DICTIONARIES and all(map(_may_be_key, value)):
             self._table(name, value)
-        elif (found := apart(value)) is not None:
+        elif (found := container_parts(value)) is not None:
             if inside is not None:
                 raise _NotQuick
             part, within = found
             (source,) = self._new(1)
-            self._lines.append(f"{source} = apart({name}) if type({name}) is {self._object(kind)} else None")
+            self._lines.append(f"{source} = container_parts({name}) if type({name}) is {self._object(kind)} else None")
             self._check(f"{source} is None or {source}[0] != {self._object(part)}")
             self._container(name, f"{source}[1]", value, tuple(within), None)
         else:
@@ -228,7 +229,7 @@ class _Writer:
             if len(items) > _MOST_IN_TUPLE:
                 raise _NotQuick
             if not isinstance(value, tuple):
-                self._leaf(f"Taken(({name},))")
+                self._leaf(f"FlattenedObject(({name},))")
             unseen = isinstance(value, tuple) and type(value) is not tuple  # by ``is_record``
             inside = _Inside(inside.depth + (_DEEPEST_TENSOR if unseen else 1))
         self._items(source, items, inside)
@@ -249,7 +250,7 @@ class _Writer:
         self._lines += [f"{each} = {name}.{slot}" for each, slot in zip(names, slots, strict=True)]
         self._class_of(its_class, kind, (*slots, *(held or ())))
         self._shared.append(name)
-        self._leaf(f"Taken(({name},))")
+        self._leaf(f"FlattenedObject(({name},))")
         depth, first = 1 if inside is None else inside.depth + 1, len(self._tensors)
         self._values(names, [getattr(value, each) for each in slots], _Inside(depth))
         if held is not None:
@@ -268,7 +269,7 @@ class _Writer:
         self._check(f"not isinstance({near[0]}, Tensor)")
 
     def _class_of(self, name: str, kind: type, attributes: tuple[str, ...]) -> None:
-        """Check that a class still has the same attributes of these names: see ``record_kinds.overrides``.
+        """Check that a class still has the same attributes of these names: see ``object_kinds.overrides``.
 
         The code looks into a view of the class dictionary, which takes no call.
         """

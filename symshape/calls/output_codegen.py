@@ -3,7 +3,7 @@
 The code does at once what ``pytree.tree_unflatten`` does node by node. It is written when a program is made. Tuples,
 lists and dictionaries become displays; other classes become calls of their ``unflatten_fn``. Outputs of transformers'
 models, whose constructor takes 15 to 20 µs, are made by :mod:`symshape.calls.model_outputs`. An object that was
-flattened (``records.py``) becomes a new object with these attributes.
+flattened (``object_arguments.py``) becomes a new object with these attributes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from guards.terms.generated import generated_function
-from symshape.calls import model_outputs, records
-from symshape.calls.record_kinds import slots_of
+from symshape.calls import model_outputs, object_arguments
+from symshape.calls.object_kinds import slots_of
 from symshape.torch_internals import pytree
 
 _DEEPEST = 50  # Python's parser takes a hundred brackets or two in each other
@@ -47,7 +47,7 @@ def finishing(tree: pytree.TreeSpec) -> Callable[[list[Any], Sequence[Any]], Any
     if _depth(tree, 0) > _DEEPEST:
         return None
     returned, *writes = tree.children()
-    names: dict[str, Any] = {"owner_of": records.owner_of, "write": records.write}
+    names: dict[str, Any] = {"owner_of": object_arguments.owner_of, "write": object_arguments.write}
     flat = [f"a{position}" for position in range(tree.num_leaves)]
     leaves = iter(flat)
     lines, ends = [f"    result = {_expression(returned, leaves, names)}\n"], []
@@ -73,11 +73,11 @@ def _depth(tree: pytree.TreeSpec, so_far: int) -> int:
 def _expression(tree: pytree.TreeSpec, leaves: Iterator[str], names: dict[str, Any]) -> str:
     if tree.is_leaf():
         return next(leaves)
-    if tree.type is records.Again:
+    if tree.type is object_arguments.MadeReference:
         return f"made{tree.context}"
-    if tree.type is records.Given:
-        return f"{_named('owner', records.owner_of, names)}(leaves[{tree.context}])"
-    if tree.type is records.Constant:
+    if tree.type is object_arguments.ArgumentReference:
+        return f"{_named('owner', object_arguments.owner_of, names)}(leaves[{tree.context}])"
+    if tree.type is object_arguments.HeldClass:
         return _named("constant", tree.context, names)
     children = [_expression(child, leaves, names) for child in tree.children()]
     inside = "".join(f"{child}, " for child in children)
@@ -90,14 +90,14 @@ def _expression(tree: pytree.TreeSpec, leaves: Iterator[str], names: dict[str, A
         return f"{_named('size', torch.Size, names)}(({inside}))"
     if kind is dict:
         return _dictionary(context, children, names)
-    if kind is records.Made or kind is records.Record:
+    if kind is object_arguments.MadeObject or kind is object_arguments.Record:
         its_class, attributes, *more = context
-        own = children[kind is records.Record :]  # an argument is its first leaf itself
+        own = children[kind is object_arguments.Record :]  # an argument is its first leaf itself
         if its_class is dict:
             made = _dictionary(attributes, own, names)
         else:
             made = f"{_named('make', _maker(its_class, attributes), names)}({', '.join(own)})"
-        return f"(made{more[0]} := {made})" if kind is records.Made else made
+        return f"(made{more[0]} := {made})" if kind is object_arguments.MadeObject else made
     node = pytree.SUPPORTED_NODES[kind].unflatten_fn
     if model_outputs.is_plain(kind):
         name = _named("output", None, names)
@@ -112,9 +112,9 @@ def _dictionary(keys: Sequence[Any], values: Sequence[str], names: dict[str, Any
 
 
 def _maker(kind: Any, names: Sequence[str]) -> Callable[..., Any]:
-    """Return the function that makes an object with these attributes, as ``records.assembled`` does."""
+    """Return the function that makes an object with these attributes, as ``object_arguments.assembled`` does."""
     if kind is list or kind is types.SimpleNamespace or slots_of(kind):
-        return lambda *values: records.assembled(kind, names, values)
+        return lambda *values: object_arguments.assembled(kind, names, values)
     new = object.__new__
 
     def make(*values: Any) -> Any:

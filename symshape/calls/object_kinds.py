@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.calls.alike import PLAIN, Same, answers_first
+from symshape.calls.constant_keys import PLAIN, IdentityKey, answers_first
 from symshape.errors import UnsupportedError
 from symshape.torch_internals import pytree
 
@@ -48,7 +48,7 @@ def may_be_record(kind: type) -> bool:
     return found == _CACHE or (found in (_FIELDS, _WRITTEN) and kind not in pytree.SUPPORTED_NODES)
 
 
-def never_taken_apart(kind: type) -> bool:
+def never_flattened(kind: type) -> bool:
     """Return whether no object of a class is flattened, now or later."""
     return _kind_of(kind) == _NONE
 
@@ -101,7 +101,7 @@ _setting, _deleting, _getting = object.__setattr__, object.__delattr__, object._
 _first: weakref.WeakKeyDictionary[type, Callable[[], Any]] = weakref.WeakKeyDictionary()
 
 
-def came(value: Any) -> None:
+def note_argument(value: Any) -> None:
     """Note an argument; from the second object of data alone on, its class is flattened."""
     kind = type(value)
     if _kind_of(kind) != _OBJECT or kind in pytree.SUPPORTED_NODES:
@@ -123,7 +123,7 @@ def came(value: Any) -> None:
             _kinds[kind] = _FIELDS
 
 
-def take_apart_from_now_on(value: Any, *, result: bool = False) -> bool:
+def flatten_from_now_on(value: Any, *, result: bool = False) -> bool:
     """Flatten the class of an argument that a program writes to, or makes and returns, from now on.
 
     The same goes for the classes of the objects that it holds. All of them must hold nothing but data, and a ``result``
@@ -268,7 +268,7 @@ def overrides(kind: type, names: tuple[Any, ...]) -> tuple[Any, ...]:
             continue
         for name in (*names, *BETWEEN):
             if name in held and (name in BETWEEN or answers_first(held[name], name)):
-                found += [each, name, Same(held[name])]
+                found += [each, name, IdentityKey(held[name])]
     return tuple(found)
 
 

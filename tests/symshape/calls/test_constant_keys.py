@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.alike import Equal, alike, alike_nesting, shared_containers
+from symshape.calls.constant_keys import EqualityKey, constant_key, nesting_key, shared_containers
 from symshape.calls.outputs import unflatten
 
 
@@ -84,9 +84,9 @@ EQUAL_BUT_NOT_ALIKE: list[tuple[Any, ...]] = [
 @pytest.mark.parametrize("values", EQUAL_BUT_NOT_ALIKE)
 def test_what_a_program_can_tell_apart(values: tuple[Any, ...]) -> None:
     for one, other in itertools.combinations(values, 2):
-        assert alike(one) != alike(other), (one, other)
-        assert alike((1, [one])) != alike((1, [other])), (one, other)
-        assert alike(Compared(0, one)) != alike(Compared(0, other)), (one, other)
+        assert constant_key(one) != constant_key(other), (one, other)
+        assert constant_key((1, [one])) != constant_key((1, [other])), (one, other)
+        assert constant_key(Compared(0, one)) != constant_key(Compared(0, other)), (one, other)
 
 
 ALIKE = [each for values in EQUAL_BUT_NOT_ALIKE for each in values if type(each) not in (Number,)]
@@ -94,32 +94,32 @@ ALIKE = [each for values in EQUAL_BUT_NOT_ALIKE for each in values if type(each)
 
 @pytest.mark.parametrize("value", ALIKE, ids=repr)
 def test_a_copy_is_alike(value: Any) -> None:
-    assert alike(copy.deepcopy(value)) == alike(value)
-    hash(alike(value))
+    assert constant_key(copy.deepcopy(value)) == constant_key(value)
+    hash(constant_key(value))
 
 
 def test_nan_is_alike() -> None:
-    assert alike(float("nan")) == alike(float("nan")) != alike(-float("nan"))
+    assert constant_key(float("nan")) == constant_key(float("nan")) != constant_key(-float("nan"))
 
 
 def test_objects_that_may_be_more_than_their_parts_are_known_by_identity() -> None:
     more = WithMore(1)
     object.__setattr__(more, "b", 2)
     for one, other in ((Number(1), Number(1)), (more, WithMore(1)), (object(), object()), (torch.ones(2),) * 2):
-        assert alike(one) == alike(one)
-        assert (alike(one) == alike(other)) is (one is other)
-    assert alike(WithMore(1)) == alike(WithMore(1))
+        assert constant_key(one) == constant_key(one)
+        assert (constant_key(one) == constant_key(other)) is (one is other)
+    assert constant_key(WithMore(1)) == constant_key(WithMore(1))
 
 
 def test_a_value_that_holds_itself() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    assert alike(endless) == alike(endless)
+    assert constant_key(endless) == constant_key(endless)
 
 
 def test_nesting() -> None:
     def key(value: Any) -> Any:
-        return alike_nesting(pytree.tree_structure(value))
+        return nesting_key(pytree.tree_structure(value))
 
     nested = [
         {1: 5},
@@ -136,7 +136,7 @@ def test_nesting() -> None:
     for each in nested:
         assert key(each) == key(copy.copy(each))
         assert hash(key(each)) == hash(key(copy.copy(each)))
-    assert Equal([1]) == Equal([1]) != Equal((1,))
+    assert EqualityKey([1]) == EqualityKey([1]) != EqualityKey((1,))
 
 
 def test_containers_that_are_one_come_back_as_one() -> None:

@@ -14,10 +14,17 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls.building import finishing, nesting
+from symshape.calls.object_arguments import (
+    ArgumentReference,
+    HeldClass,
+    MadeObject,
+    MadeReference,
+    ObjectWrite,
+    Outcome,
+)
+from symshape.calls.output_codegen import finishing, nesting
 from symshape.calls.outputs import _finished, unflatten
-from symshape.calls.records import Again, Constant, Given, Made, Outcome, Write
-from tests.symshape.calls.test_record_kinds import assert_same
+from tests.symshape.calls.test_object_kinds import assert_same
 
 Pair = namedtuple("Pair", "left right")
 
@@ -112,14 +119,16 @@ def _with_stand_ins(random: random.Random, depth: int, made: list[int], given: t
     if kind < 2:
         return random.randrange(100)
     if kind == 2:
-        return random.choice([Given(random.choice(given)), Constant(int), Again(random.choice(made)) if made else 1])
+        return random.choice(
+            [ArgumentReference(random.choice(given)), HeldClass(int), MadeReference(random.choice(made)) if made else 1]
+        )
     items = [_with_stand_ins(random, depth - 1, made, given) for _ in range(2)]
     if kind < 5:
         return random.choice([tuple(items), items, {"b": items[0], 3: items[1]}])
     its_class = random.choice([Frozen, Slotted, Own, list, dict, types.SimpleNamespace])
     names = (0, 1) if its_class is list else random.choice([("a", "b"), ("b", "a")])
     made.append(next(NUMBERS))
-    return Made(its_class, names, made[-1], items)
+    return MadeObject(its_class, names, made[-1], items)
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -128,7 +137,9 @@ def test_objects_are_made_given_back_and_written(seed: int) -> None:
     result = _with_stand_ins(rng, 4, [], (0, 1, 2, 3))
     kinds = (Frozen, Slotted, list)
     writes = [
-        Write(at, kind, (0, 1) if kind is list else ("b", "a"), [_with_stand_ins(rng, 2, numbers) for _ in range(2)])
+        ObjectWrite(
+            at, kind, (0, 1) if kind is list else ("b", "a"), [_with_stand_ins(rng, 2, numbers) for _ in range(2)]
+        )
         for at, kind in enumerate(kinds)
         if rng.random() < 0.5
     ]
@@ -139,7 +150,7 @@ def test_objects_are_made_given_back_and_written(seed: int) -> None:
     others = copy.deepcopy(leaves)
     assert_same(finish(flat, leaves), _finished(tree, flat, others))
     assert_same(leaves, others)
-    if not any(isinstance(each, Given) for each in _all(result)):
+    if not any(isinstance(each, ArgumentReference) for each in _all(result)):
         flat, tree = pytree.tree_flatten(result)
         nest = nesting(tree)
         assert nest is not None
@@ -148,7 +159,7 @@ def test_objects_are_made_given_back_and_written(seed: int) -> None:
 
 def _all(value: Any) -> Any:
     yield value
-    inside = value.values if isinstance(value, Made) else value.values() if isinstance(value, dict) else value
+    inside = value.values if isinstance(value, MadeObject) else value.values() if isinstance(value, dict) else value
     if isinstance(inside, (tuple, list)) or isinstance(value, dict):
         for each in inside:
             yield from _all(each)

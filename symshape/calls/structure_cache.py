@@ -9,13 +9,13 @@ import torch
 
 from symshape.calls.arguments import EQUAL
 
-__all__ = ["Structures", "without_integers"]
+__all__ = ["StructureCache", "without_integers"]
 
 _MOST = 1024
 _DTYPE = 1 + EQUAL.index("dtype")
 
 
-class Structures:
+class StructureCache:
     """A cache of the structures of calls that were read.
 
     Attributes:

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from symshape.calls.record_kinds import came, contents, is_record, overrides, slots_of
+from symshape.calls.object_kinds import contents, is_record, note_argument, overrides, slots_of
 from symshape.torch_internals import pytree
 
 # -- how records nest in a call and in a result: what is put in their place
@@ -28,7 +28,7 @@ class Record:
     """An object among the arguments. Its leaves are the object itself, then the values of its attributes.
 
     Attributes:
-        overrides: what its class puts before these: see ``record_kinds.overrides``.
+        overrides: what its class puts before these: see ``object_kinds.overrides``.
     """
 
     kind: type
@@ -44,7 +44,7 @@ class Record:
 
 
 @attrs.frozen(eq=False)
-class Made:
+class MadeObject:
     """An object in a result or among written values: each call makes a new one."""
 
     kind: type
@@ -54,28 +54,28 @@ class Made:
 
 
 @attrs.frozen
-class Again:
+class MadeReference:
     """Another occurrence of the object that was made as that number."""
 
     number: int
 
 
 @attrs.frozen
-class Given:
+class ArgumentReference:
     """An argument that is returned or stored: the object that is the leaf at that position."""
 
     position: int
 
 
 @attrs.frozen(eq=False)
-class Constant:
+class HeldClass:
     """A class that an object holds."""
 
     value: Any
 
 
 @attrs.frozen(eq=False)
-class Write:
+class ObjectWrite:
     """The contents of one argument after the call: attributes or items by name, or all items of a list."""
 
     position: int
@@ -89,7 +89,7 @@ class Outcome:
     """The result of a function, and its writes to objects among its arguments."""
 
     result: Any
-    writes: Sequence[Write]
+    writes: Sequence[ObjectWrite]
 
 
 @attrs.frozen(eq=False)
@@ -99,7 +99,7 @@ class _Owner:
     value: Any
 
 
-class Taken(tuple[Any]):
+class FlattenedObject(tuple[Any]):
     """A holder of an argument that was flattened, among the leaves of a quick key; no argument is of this class."""
 
     __slots__ = ()
@@ -136,29 +136,37 @@ def _register() -> None:
         flatten_with_keys_fn=_with_keys,
     )
     nodes: list[tuple[type, Callable[[Any], Any], Callable[[Any, Any], Any]]] = [
-        (Made, lambda e: (list(e.values), (e.kind, e.names, e.number)), lambda v, c: Made(c[0], c[1], c[2], list(v))),
         (
-            Write,
+            MadeObject,
+            lambda e: (list(e.values), (e.kind, e.names, e.number)),
+            lambda v, c: MadeObject(c[0], c[1], c[2], list(v)),
+        ),
+        (
+            ObjectWrite,
             lambda e: (list(e.values), (e.position, e.kind, e.names)),
-            lambda v, c: Write(c[0], c[1], c[2], list(v)),
+            lambda v, c: ObjectWrite(c[0], c[1], c[2], list(v)),
         ),
         (Outcome, lambda e: ([e.result, *e.writes], None), lambda v, c: Outcome((p := list(v))[0], p[1:])),
-        (Again, lambda e: ([], e.number), lambda v, c: Again(c)),
-        (Given, lambda e: ([], e.position), lambda v, c: Given(c)),
-        (Constant, lambda e: ([], e.value), lambda v, c: Constant(c)),
+        (MadeReference, lambda e: ([], e.number), lambda v, c: MadeReference(c)),
+        (ArgumentReference, lambda e: ([], e.position), lambda v, c: ArgumentReference(c)),
+        (HeldClass, lambda e: ([], e.value), lambda v, c: HeldClass(c)),
     ]
     for kind, flatten, unflatten in nodes:
 
         def with_keys(each: Any, flatten: Callable[[Any], Any] = flatten) -> tuple[list[Any], Any]:
             parts, context = flatten(each)
-            names = _keys(each.kind, each.names) if isinstance(each, (Made, Write)) else [_Itself()] * len(parts)
+            names = (
+                _keys(each.kind, each.names)
+                if isinstance(each, (MadeObject, ObjectWrite))
+                else [_Itself()] * len(parts)
+            )
             return list(zip(names, parts, strict=True)), context
 
         pytree.register_pytree_node(kind, flatten, unflatten, flatten_with_keys_fn=with_keys)
 
 
 _register()
-STAND_INS = frozenset({Record, Made, Again, Given, Constant, Write, Outcome})
+STAND_INS = frozenset({Record, MadeObject, MadeReference, ArgumentReference, HeldClass, ObjectWrite, Outcome})
 """The classes that stand for objects in the structure of a call or of a result."""
 
 
@@ -179,7 +187,7 @@ def is_part(value: Any) -> bool:
     return kind is list or is_record(value)
 
 
-def taken_apart(value: Any) -> Any:
+def flattened(value: Any) -> Any:
     """Return a nested value with a :class:`Record` for each record in it; the value itself if there is none.
 
     An object that holds itself stays unchanged.
@@ -190,7 +198,7 @@ def taken_apart(value: Any) -> Any:
 def _taken_apart(value: Any, done: dict[int, Any], inside: bool) -> Any:
     if id(value) in done:
         return done[id(value)]
-    came(value)
+    note_argument(value)
     if is_record(value) or (inside and is_part(value)):
         done[id(value)] = value  # for an object that holds itself
         names, values = contents(value)
@@ -216,7 +224,7 @@ def rebuilt(value: Any, done: dict[int, Any], convert: Callable[[Any], Any]) -> 
 def owner_of(leaf: Any) -> Any:
     """Return the record that a leaf stands for; other leaves are returned unchanged."""
     kind = type(leaf)
-    return leaf.value if kind is _Owner else leaf[0] if kind is Taken else leaf
+    return leaf.value if kind is _Owner else leaf[0] if kind is FlattenedObject else leaf
 
 
 def is_owner(leaf: Any) -> bool:

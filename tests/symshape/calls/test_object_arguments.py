@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from symshape.calls import record_kinds, records
-from symshape.calls.arguments import INT_KEY, RECORD_KEY, skeleton, sources_of, take_apart, values_of
+from symshape.calls import object_arguments, object_kinds
+from symshape.calls.arguments import INT_KEY, RECORD_KEY, flatten_call, skeleton, sources_of, values_of
 from symshape.calls.call_key import read, read_usual
 from symshape.calls.outputs import finisher, result_of
 
@@ -55,12 +55,12 @@ class Mine(transformers.DynamicCache):  # type: ignore[misc]
     ],
 )
 def test_what_is_a_record(kind: type, is_one: bool) -> None:
-    assert record_kinds.is_cache(kind) is is_one
+    assert object_kinds.is_cache(kind) is is_one
 
 
 def test_paths_keys_and_sources() -> None:
     cache = filled()
-    call = take_apart(model, (cache,), {"x": 3})
+    call = flatten_call(model, (cache,), {"x": 3})
     assert call.paths[0] == "past"
     assert call.leaves[0] is cache
     assert call.keys[0] is RECORD_KEY
@@ -75,7 +75,7 @@ def test_paths_keys_and_sources() -> None:
 
 def test_the_quick_reading_has_the_same_leaves_and_integers() -> None:
     cache = filled()
-    call = take_apart(model, (cache,), {"x": 3})
+    call = flatten_call(model, (cache,), {"x": 3})
     quick = read_usual((cache,), {"x": 3})
     assert quick is not None
     leaves, _, values = quick
@@ -105,16 +105,16 @@ def test_what_must_be_equal(change: Callable[[Any], None]) -> None:
     one, other = filled(3), filled(5)
     structure = read(model, (one,), {})[1]
     assert read(model, (other,), {})[1] == structure, "lengths are integers of the call"
-    nesting = take_apart(model, (one,), {})
+    nesting = flatten_call(model, (one,), {})
     change(other)
     assert read(model, (other,), {})[1] != structure
-    again = take_apart(model, (other,), {})
+    again = flatten_call(model, (other,), {})
     assert (again.nesting, again.keys) != (nesting.nesting, nesting.keys)
 
 
 def test_nesting_makes_new_objects_of_the_same_parts() -> None:
     cache = filled()
-    call = take_apart(model, (cache, cache), {})
+    call = flatten_call(model, (cache, cache), {})
     (one, other), _, _ = call.nest(call.leaves)
     assert one is other
     assert one is not cache
@@ -128,21 +128,27 @@ def test_nesting_makes_new_objects_of_the_same_parts() -> None:
 def test_an_object_that_holds_itself_is_not_taken_apart_twice() -> None:
     cache = filled()
     cache.me = cache
-    assert sum(each is cache for each in take_apart(model, (cache,), {}).leaves) == 2
+    assert sum(each is cache for each in flatten_call(model, (cache,), {}).leaves) == 2
 
 
 def test_the_registry_of_torch_is_as_it_was() -> None:
-    take_apart(model, (filled(),), {})
+    flatten_call(model, (filled(),), {})
     assert transformers.DynamicCache not in pytree.SUPPORTED_NODES
 
 
 def test_an_outcome_is_written_and_built() -> None:
     cache = filled(layers=1)
     leaves = [cache, cache.layers, cache.layers[0]]
-    made = records.Made(Mine, ("layers", "again"), 0, [records.Made(list, (0,), 1, [10]), 11])
-    outcome = records.Outcome(
-        {"past": records.Given(0), "new": made, "same": records.Again(0)},
-        [records.Write(2, type(cache.layers[0]), ("keys", "fresh"), [12, records.Constant(int)])],
+    made = object_arguments.MadeObject(
+        Mine, ("layers", "again"), 0, [object_arguments.MadeObject(list, (0,), 1, [10]), 11]
+    )
+    outcome = object_arguments.Outcome(
+        {"past": object_arguments.ArgumentReference(0), "new": made, "same": object_arguments.MadeReference(0)},
+        [
+            object_arguments.ObjectWrite(
+                2, type(cache.layers[0]), ("keys", "fresh"), [12, object_arguments.HeldClass(int)]
+            )
+        ],
     )
     flat, tree = pytree.tree_flatten(outcome)
     finish = finisher(tree)
@@ -155,4 +161,4 @@ def test_an_outcome_is_written_and_built() -> None:
     assert cache.layers[0].keys == 24
     assert cache.layers[0].fresh is int
     assert finisher(pytree.tree_structure([1, 2])) is None
-    assert isinstance(result_of(pytree.tree_unflatten(flat, tree))["past"], records.Given)
+    assert isinstance(result_of(pytree.tree_unflatten(flat, tree))["past"], object_arguments.ArgumentReference)

@@ -16,12 +16,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.calls.alike import Nest
 from symshape.calls.call_key import FLAT, read
-from symshape.calls.nests import Nests
-from symshape.calls.records import Taken, owner_of
+from symshape.calls.constant_keys import Nesting
+from symshape.calls.nesting_codegen import KnownNestings
+from symshape.calls.object_arguments import FlattenedObject, owner_of
 from symshape.errors import InputError
-from tests.symshape.calls.test_record_kinds import assert_same
+from tests.symshape.calls.test_object_kinds import assert_same
 
 Tensor = torch.Tensor
 
@@ -169,7 +169,7 @@ def _readable(rng: random.Random) -> Any:
 @pytest.mark.parametrize("seed", range(120))
 def test_equal_keys_mean_equal_readings(seed: int) -> None:
     rng = random.Random(seed)
-    nests, first = Nests(), _readable(rng)
+    nests, first = KnownNestings(), _readable(rng)
     nests.learn((first, 3), {})
     others = [first, *(_near(first, rng) for _ in range(60)), *(_value(rng) for _ in range(20))]
     readings: dict[Any, Any] = {}
@@ -179,7 +179,7 @@ def test_equal_keys_mean_equal_readings(seed: int) -> None:
         if found is None or key is None:
             continue
         leaves, *reading = read(print, (value, 3), {})
-        assert type(found[-1]) is Nest
+        assert type(found[-1]) is Nesting
         assert len(found) == len(leaves) + 1
         assert all(owner_of(one) is other for one, other in zip(found, leaves, strict=False))
         assert readings.setdefault(key, reading) == reading
@@ -189,7 +189,7 @@ def test_equal_keys_mean_equal_readings(seed: int) -> None:
 def test_most_objects_have_a_quick_key() -> None:
     quick = 0
     for seed in range(120):
-        nests, value = Nests(), _value(random.Random(seed))
+        nests, value = KnownNestings(), _value(random.Random(seed))
         found = nests.flat((value,), {}) if nests.learn((value,), {}) else None
         quick += found is not None and FLAT.makers[len(found)](found, {}) is not None
     assert quick >= 50
@@ -327,7 +327,7 @@ def test_objects_that_programs_write_to_or_give_back_are_quick_too(make: Any, fn
 
 
 def test_what_frozen_objects_hold_decides_what_they_are() -> None:
-    nests, kept = Nests(), Hashed(1, 2)
+    nests, kept = KnownNestings(), Hashed(1, 2)
     assert nests.learn((Hashed(torch.ones(2), 2),), {})
     assert nests.flat((Hashed(torch.ones(3), 2),), {}) is not None
     assert nests.flat((kept,), {}) is None
@@ -344,18 +344,18 @@ def test_a_class_that_is_registered_later() -> None:
         a: Tensor
         n: int
 
-    nests, value = Nests(), Late(torch.ones(2), 1)
+    nests, value = KnownNestings(), Late(torch.ones(2), 1)
     assert nests.learn((value,), {})
     assert nests.flat((value,), {}) is not None
     pytree.register_dataclass(Late)
     assert nests.flat((value,), {}) is None
     read(print, (value,), {})
     assert nests.learn((value,), {})
-    assert not any(type(each) is Taken for each in nests.flat((value,), {}) or ())
+    assert not any(type(each) is FlattenedObject for each in nests.flat((value,), {}) or ())
 
 
 def test_an_emptied_slot_and_an_object_that_holds_itself() -> None:
-    nests, value = Nests(), Slotted(torch.ones(2), 1)
+    nests, value = KnownNestings(), Slotted(torch.ones(2), 1)
     assert nests.learn((value,), {})
     del value.b
     assert nests.flat((value,), {}) is None

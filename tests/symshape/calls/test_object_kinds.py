@@ -16,8 +16,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.calls import record_kinds
-from symshape.calls.record_kinds import is_record, may_be_record
+from symshape.calls import object_kinds
+from symshape.calls.object_kinds import is_record, may_be_record
 from symshape.errors import UnsupportedError
 
 Tensor = torch.Tensor
@@ -366,7 +366,7 @@ def test_a_class_of_which_a_second_object_comes_meanwhile(monkeypatch: pytest.Mo
 
     def meanwhile(self: Any, *args: Any, **kwargs: Any) -> Any:
         while others:
-            record_kinds.came(others.pop())
+            object_kinds.note_argument(others.pop())
         return miss(self, *args, **kwargs)
 
     monkeypatch.setattr(symshape.Compiled, "_miss", meanwhile)

@@ -13,9 +13,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.calls.alike import Nest
 from symshape.calls.call_key import FLAT
-from symshape.calls.nests import Nests
+from symshape.calls.constant_keys import Nesting
+from symshape.calls.nesting_codegen import KnownNestings
 
 
 class Pair(NamedTuple):
@@ -79,12 +79,12 @@ def _same(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("seed", range(60))
 def test_leaves_are_those_of_torch(seed: int) -> None:
     rng = random.Random(seed)
-    nests, value, kwargs = Nests(), _random(rng), {"k": _random(rng, 1)}
+    nests, value, kwargs = KnownNestings(), _random(rng), {"k": _random(rng, 1)}
     if not nests.learn((value, 3), kwargs):
         assert len(pytree.tree_leaves(((value, 3), kwargs))) > 15
         return
     *leaves, nest = nests.flat((value, 3), kwargs) or ()
-    assert type(nest) is Nest
+    assert type(nest) is Nesting
     assert all(map(_same, leaves, pytree.tree_leaves(((value, 3), kwargs))))
     for _ in range(30):
         other = _random(rng)
