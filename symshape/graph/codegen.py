@@ -20,11 +20,19 @@ from guards.terms.straight_line import StraightLine, once
 from guards.terms.term import Op, Term
 from symshape.calls.floats import number_in
 from symshape.errors import assertion_error_of
+from symshape.graph.fast_calls import (
+    FastCall,
+    fast_callable,
+    fast_calls,
+    indexed,
+    unpacked,
+    warns_of_bytes,
+    within_memory,
+)
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.laps import Laps, laps_in
+from symshape.graph.loop_rolling import RolledLoop, rolled_loop
 from symshape.graph.numpy_terms import NUMPY
-from symshape.graph.spelling import Spelling, bound, indexed, spellings, unpacked, warns_of_bytes, within_memory
 from symshape.graph.steps import (
     Assertion,
     Binding,
@@ -82,7 +90,7 @@ class StepLines:
 
     code: CodeType
     lines: Sequence[int]
-    laps: Laps | None = None
+    laps: RolledLoop | None = None
 
     def failed(self, error: BaseException) -> int | None:
         """Return the number of the step that raised an error; None if no step raised it."""
@@ -134,8 +142,8 @@ class _Writer:
         for value, position in last_use.items():
             self._dying.setdefault(position, []).append(value)
         lifted = {each.value for each in graph.lifted if not each.constant}
-        self.laps = laps_in(graph.steps, self._dying, last_use, lifted)
-        self._spellings = spellings(graph.steps, last_use, self.laps)
+        self.laps = rolled_loop(graph.steps, self._dying, last_use, lifted)
+        self._spellings = fast_calls(graph.steps, last_use, self.laps)
         self._modes_now: tuple[Any, bool | None] = (None, None)
         self._given = {each.value for each in graph.inputs}
 
@@ -184,7 +192,7 @@ class _Writer:
                 self.lines.append("del " + ", ".join(map(self._name, dead)))
             position += 1
 
-    def _spelled(self, spelling: Spelling, position: int) -> int:
+    def _spelled(self, spelling: FastCall, position: int) -> int:
         """Write one call for several steps from ``position`` on; return the number of the step after them."""
         steps = range(position, position + spelling.length)
         self.starts.extend([len(self.lines)] * spelling.length)
@@ -198,7 +206,7 @@ class _Writer:
             self.lines.append("del " + ", ".join(names))
         return steps.stop
 
-    def _loop(self, laps: Laps) -> None:
+    def _loop(self, laps: RolledLoop) -> None:
         """Write one loop body for all iterations.
 
         A value has the name of its counterpart in the iteration before the loop, which is written out.
@@ -349,7 +357,7 @@ class _Writer:
             return number_in
         if warns_of_bytes(node):
             return indexed
-        return within_memory(node.op) if node.checked else bound(node.op)
+        return within_memory(node.op) if node.checked else fast_callable(node.op)
 
     def _modes_of(self, node: Step) -> None:
         """Write the switches to the modes in which the node ran, where they differ from those of the node before."""

@@ -14,10 +14,10 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.graph.opaque import LiveCall
+from symshape.graph.opaque_calls import LiveCall
 from symshape.torch_internals import pytree
 
-Part = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
+Subgraph = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
 """``part(tensors, numbers)``: the results of a subgraph (``codegen.Run``).
 
 Its own operands come before the captured ones.
@@ -26,7 +26,7 @@ _aten = torch.ops.aten
 
 
 @attrs.frozen
-class Surroundings:
+class Captures:
     """The tensors and numbers that the subgraphs of a node capture; all subgraphs get the same.
 
     Attributes:
@@ -53,9 +53,9 @@ class ControlFlow(LiveCall):
         parts: the functions; set once the trace is over.
     """
 
-    def __init__(self, name: str, around: Surroundings, *, whole: bool, draws: bool) -> None:
+    def __init__(self, name: str, around: Captures, *, whole: bool, draws: bool) -> None:
         super().__init__(self._run, pytree.tree_structure(((0,), {})), [], name)
-        self.parts: tuple[Part, ...] = ()
+        self.parts: tuple[Subgraph, ...] = ()
         self.tags: Any = (torch.Tag.nondeterministic_seeded,) if draws else ()
         self._around = around
         self._whole = whole
@@ -65,7 +65,7 @@ class ControlFlow(LiveCall):
         tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
         if self._whole and torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             given = [... if isinstance(each, torch.Tensor) else each for each in leaves]
-            return list(RunAgain.apply(self._run, given, *tensors))  # type: ignore[no-untyped-call]
+            return list(Rerun.apply(self._run, given, *tensors))  # type: ignore[no-untyped-call]
         return self._run(leaves)
 
     def _run(self, leaves: Sequence[Any]) -> list[Any]:
@@ -79,7 +79,7 @@ class ControlFlow(LiveCall):
         raise NotImplementedError
 
 
-class Choice(ControlFlow):
+class Cond(ControlFlow):
     """``torch.cond``: the first subgraph runs if a tensor or a number is true, else the second.
 
     An integer that a part returns is answered as a tensor of one.
@@ -90,7 +90,7 @@ class Choice(ControlFlow):
         return list(map(_as_tensor, self.parts[0 if own[0] else 1](tensors, numbers)))
 
 
-class While(ControlFlow):
+class WhileLoop(ControlFlow):
     """``while_loop``: while the first subgraph returns true, the second computes the next carried values.
 
     The operands are what is carried, tensors and integers; an integer is answered as a tensor of one.
@@ -123,7 +123,7 @@ class Scan(ControlFlow):
         states: how many of the operands, the first ones, are the state at the beginning.
     """
 
-    def __init__(self, name: str, around: Surroundings, states: int, *, whole: bool, draws: bool) -> None:
+    def __init__(self, name: str, around: Captures, states: int, *, whole: bool, draws: bool) -> None:
         super().__init__(name, around, whole=whole, draws=draws)
         self._states = states
 
@@ -151,7 +151,7 @@ def _stacked(rows: Sequence[torch.Tensor]) -> torch.Tensor:
     return made
 
 
-class Levels(ControlFlow):
+class AssociativeScan(ControlFlow):
     """``associative_scan``: adjacent rows are combined, the results are scanned, and combined with the remaining rows.
 
     There are two groups of subgraphs, for the operands and for combined rows. Each group combines pairs of two, three
@@ -162,7 +162,7 @@ class Levels(ControlFlow):
         loop: the function that eager runs, with a function that combines.
     """
 
-    def __init__(self, name: str, around: Surroundings, loop: Callable[..., Any], *, draws: bool) -> None:
+    def __init__(self, name: str, around: Captures, loop: Callable[..., Any], *, draws: bool) -> None:
         super().__init__(name, around, whole=False, draws=draws)
         self._loop = loop
 
@@ -177,7 +177,7 @@ class Levels(ControlFlow):
 
         return list(self._loop(combine, list(own)))
 
-    def _calls(self, length: int) -> list[tuple[Part, int, bool]]:
+    def _calls(self, length: int) -> list[tuple[Subgraph, int, bool]]:
         """Return the subgraphs in the order in which the loop calls them, with the number of rows on their levels."""
         lengths: list[int] = []
         while length > 1:
@@ -189,7 +189,7 @@ class Levels(ControlFlow):
         return [*down, *up]
 
 
-class RunAgain(torch.autograd.Function):
+class Rerun(torch.autograd.Function):
     """A node as one autograd operation, whose backward runs the node once more with gradients."""
 
     @staticmethod

@@ -36,12 +36,12 @@ def _power(a: Any, b: Any) -> Any:
         return a**b
 
 
-ALIKE = ("sqrt", "log", "log2", "log10", "log1p", "exp", "expm1", "sin", "cos", "tanh")
+UNARY = ("sqrt", "log", "log2", "log10", "log1p", "exp", "expm1", "sin", "cos", "tanh")
 """NumPy's functions of one float."""
 FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {
     "np_float": (_quiet("float64"), "numpy.float64({0})"),
     "np_pow": (_power, "({0} ** {1})"),
-    **{f"np_{name}": (_quiet(name), f"numpy.{name}({{0}})") for name in ALIKE},
+    **{f"np_{name}": (_quiet(name), f"numpy.{name}({{0}})") for name in UNARY},
 }
 """The operations on NumPy floats, as in ``float_terms.FUNCTIONS``."""
 KEEPING = ("add", "sub", "mul", "truediv", "mod", "neg", "abs", "round", "max", "min")

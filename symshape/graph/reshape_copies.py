@@ -24,7 +24,7 @@ _aten = torch.ops.aten
 
 
 @attrs.frozen(eq=False)
-class Copied:
+class ReshapeCopy:
     """A copy that could have been a view: its step, source and result, and the question."""
 
     step: int
@@ -34,7 +34,7 @@ class Copied:
     location: Location | None
 
 
-LAYS_OUT_AFRESH = frozenset(
+CONTIGUOUS_RESULTS = frozenset(
     f"aten::{name}"
     for name in (
         *("mm", "addmm", "bmm", "baddbmm", "_addmm_activation", "embedding", "index_select", "gather", "one_hot"),
@@ -42,14 +42,14 @@ LAYS_OUT_AFRESH = frozenset(
     )
 )
 """Ops whose results are contiguous for any layout of their arguments."""
-_AS_IT_LIES = frozenset(
+_STRIDE_DEPENDENT = frozenset(
     f"aten::{name}" for name in ("view", "_unsafe_view", "_reshape_alias", "as_strided", "view_as_complex")
 )
 """Ops whose effect, or success, depends on the strides of their argument."""
 
 
 def settle(
-    copies: Sequence[Copied],
+    copies: Sequence[ReshapeCopy],
     steps: list[Step],
     outputs: Any,
     looked_at: Collection[Value] = (),
@@ -106,7 +106,9 @@ def _memory(value: Value, outside: Collection[int]) -> int:
     return 0 if storage in outside else storage
 
 
-def _written_through(copied: Copied, steps: Sequence[Step], shown: Collection[int], outside: Collection[int]) -> bool:
+def _written_through(
+    copied: ReshapeCopy, steps: Sequence[Step], shown: Collection[int], outside: Collection[int]
+) -> bool:
     """Return whether the source or the copy is written to, and the other one is read later or is visible outside."""
     made = {id(value.storage) for step in steps if isinstance(step, Node) for value in step.outputs if value}
     behind = [step for step in steps[copied.step :] if isinstance(step, Node)]
@@ -122,7 +124,7 @@ def _written_through(copied: Copied, steps: Sequence[Step], shown: Collection[in
     return False
 
 
-def _reshape(copied: Copied, steps: list[Step]) -> None:
+def _reshape(copied: ReshapeCopy, steps: list[Step]) -> None:
     """Replace the view of the copy by a call of ``reshape``; the copy is dead code then."""
     for position in range(copied.step - 1, -1, -1):
         step = steps[position]
@@ -136,7 +138,7 @@ def _viewed(steps: Sequence[Step]) -> set[Value]:
     return {
         value
         for step in steps
-        if isinstance(step, Node) and step.op._schema.name in _AS_IT_LIES
+        if isinstance(step, Node) and step.op._schema.name in _STRIDE_DEPENDENT
         for value in step.reads
     }
 
@@ -155,7 +157,7 @@ def _laying_out(
     """
     found = set(values)
     for step in reversed(steps) if found else ():
-        if isinstance(step, Node) and step.op._schema.name not in LAYS_OUT_AFRESH and not also(step):
+        if isinstance(step, Node) and step.op._schema.name not in CONTIGUOUS_RESULTS and not also(step):
             for value in step.outputs:
                 if value in found and len(value.spec.sizes) > 1:
                     found.update(step.reads)

@@ -14,8 +14,8 @@ from guards.terms.term import Term
 from meta_fns import TensorSpec
 from meta_fns.core.sizes import same, same_shape
 from meta_fns.torch_internals import OpOverload
+from symshape.graph.assertion_messages import Message
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.messages import Message
 from symshape.user_code import Location, origin_of
 
 

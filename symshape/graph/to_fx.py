@@ -16,7 +16,7 @@ from symshape.errors import UnsupportedError
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.opaque import LiveCall
+from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.program import Program, Slot
 from symshape.graph.steps import Node, Value, map_argument
 from symshape.torch_internals import operators

@@ -20,7 +20,7 @@ from symshape.calls.copies import copy_call
 from symshape.calls.generator_states import state_of
 from symshape.calls.naming import Naming, brief, nesting_text
 from symshape.errors import VerificationError
-from symshape.graph.memo_answers import MemoAnswer
+from symshape.graph.lru_cache_answers import MemoAnswer
 from symshape.graph.program import Program
 from symshape.runtime.served import Served
 from symshape.runtime.variables import serve

@@ -22,9 +22,9 @@ from symshape.calls.outputs import result_of
 from symshape.calls.questions import DATA, Question
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.graph import Graph
-from symshape.graph.names import names_in, names_of_step
 from symshape.graph.program import Program, Slot, positions_among
 from symshape.graph.steps import Node, Value
+from symshape.graph.symbol_names import names_in, names_of_step
 from symshape.store.call_structure import answered, answers, questions_to_json, structure_to_json
 from symshape.store.constants import Json, exactly, fields_of, label_of, list_of, text_of
 from symshape.store.data_questions import question_from_json, question_to_json

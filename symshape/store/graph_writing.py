@@ -14,10 +14,10 @@ from guards.sets.guard_set import GuardSet
 from guards.sets.serialize import to_json as guards_to_json
 from guards.terms.term import Term
 from meta_fns.torch_internals import OpOverload
+from symshape.graph.assertion_messages import Message
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.messages import Message
 from symshape.graph.program import Program
 from symshape.graph.steps import Assertion, Lifted, Node, Value
 from symshape.store.constants import Json, to_json

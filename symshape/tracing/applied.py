@@ -9,7 +9,7 @@ import attrs
 import torch
 
 from symshape.graph.control_flow import ControlFlow
-from symshape.graph.opaque import LiveCall
+from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import Node, Step, Value, written_values
 from symshape.torch_internals import dispatch
 from symshape.tracing.kept_states import keeps_state

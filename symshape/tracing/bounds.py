@@ -16,7 +16,7 @@ from guards.terms import arithmetic, boolean
 from guards.terms.extremes import maximum
 from guards.terms.term import Op, Term
 from meta_fns.torch_internals import OpOverload
-from symshape.graph.new_steps import NewSteps
+from symshape.graph.step_cursor import StepCursor
 from symshape.graph.steps import Node, Step, Value, written_values
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
@@ -64,7 +64,7 @@ class Bounds:
 
     def __init__(self, env: ShapeEnv, steps: Sequence[Step]) -> None:
         self._env = env
-        self._new = NewSteps(steps)
+        self._new = StepCursor(steps)
         self._makers: dict[Value, Node] = {}
         self._written: set[object] = set()
         self._reshaped: set[Value] = set()

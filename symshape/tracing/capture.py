@@ -25,9 +25,9 @@ from symshape.calls.questions import Question
 from symshape.calls.variables import Variable, Write, all_written, containers_in, note_written
 from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
+from symshape.graph.autograd_history import without_unseen_history
 from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
-from symshape.graph.histories import without_unseen
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.steps import Step, written_values
 from symshape.interrupts import pass_on
@@ -234,7 +234,7 @@ def _silent(
     roots = [each.value for each in arguments.inputs] + [each.value for each in lifted]
     asking = [each.value for each in arguments.inputs if getattr(call.keys[each.position], "requires_grad", False)]
     asking += [each.value for each in lifted if each.tensor.requires_grad]
-    return without_unseen(steps, roots, asking, outputs)
+    return without_unseen_history(steps, roots, asking, outputs)
 
 
 def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:

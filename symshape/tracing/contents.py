@@ -18,7 +18,7 @@ from guards.terms.term import Term
 from meta_fns.core.sizes import product, static
 from meta_fns.torch_internals import OpOverload
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.new_steps import NewSteps
+from symshape.graph.step_cursor import StepCursor
 from symshape.graph.steps import Node, Step, Value, map_argument, values_in, written_values
 from symshape.tracing.lifting import outside_modes
 from symshape.tracing.symbolic import raising_branches
@@ -64,7 +64,7 @@ class Contents:
 
     def __init__(self, env: ShapeEnv, steps: Sequence[Step], constants: Mapping[Value, torch.Tensor]) -> None:
         self._env = env
-        self._new = NewSteps(steps)
+        self._new = StepCursor(steps)
         self._makers: dict[Value, Node] = {}
         self._written: set[object] = set()
         self._constants = constants

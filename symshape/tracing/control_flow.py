@@ -16,7 +16,7 @@ import torch
 from guards.terms import boolean
 from meta_fns import TensorSpec
 from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
-from symshape.graph.control_flow import Choice, ControlFlow, While
+from symshape.graph.control_flow import Cond, ControlFlow, WhileLoop
 from symshape.graph.steps import Binding, Node, Step, Value
 from symshape.torch_internals import pytree
 from symshape.tracing import merging
@@ -93,7 +93,7 @@ class ControlFlows:
                 self.parts.refuse(first.name, f"returns {one} where {second.name} returns {other}")
         for part in parts:
             part.outputs = tuple(part.outputs[place] for place in found)
-        op = Choice("cond", around(parts), whole=True, draws=_draw(parts))
+        op = Cond("cond", around(parts), whole=True, draws=_draw(parts))
         bindings = [binding for i, each in enumerate(found.values()) for binding in each.bindings(i)]
         specs = [each.spec for each in found.values()]
         made = dict(zip(found, self._results(op, (condition,), parts, specs, parts, bindings=bindings), strict=True))
@@ -153,7 +153,7 @@ class ControlFlows:
                 self.parts.refuse(part.name, f"returns {after} where an integer is carried")
             else:
                 specs.append(TensorSpec.contiguous((), torch.int64, torch.device("cpu")))
-        op = While("while_loop", around(parts), whole=True, draws=_draw(parts))
+        op = WhileLoop("while_loop", around(parts), whole=True, draws=_draw(parts))
         if numbers and self._tracked(parts, carried):
             raise UnsupportedError(f"while_loop carries integers where gradients are recorded {self._here()}")
         made = self._results(op, carried, parts, specs, parts[1:])

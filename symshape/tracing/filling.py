@@ -20,7 +20,7 @@ from symshape.calls.arguments import Call
 from symshape.calls.generator_states import state_of
 from symshape.dims import Policy
 from symshape.errors import SymShapeError, UnsupportedError
-from symshape.graph.memo_answers import answers_of
+from symshape.graph.lru_cache_answers import answers_of
 from symshape.graph.steps import Node, Step, drawn_from, draws_random_numbers, written_values
 from symshape.tracing.memo_calls import ATTEMPTS, CalledPlainly
 from symshape.tracing.state.changes import Changes

@@ -27,11 +27,11 @@ from meta_fns.torch_internals import OpOverload
 from symshape.calls.arguments import INT_KEY, STRIDED, Call, ConstantKey, LeafKey, TensorKey
 from symshape.calls.modes import modes
 from symshape.errors import UnsupportedError
+from symshape.graph.assertion_messages import Message
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.messages import Message
-from symshape.graph.opaque import OpaqueCall, Path
+from symshape.graph.opaque_calls import OpaqueCall, Path
 from symshape.graph.program import Program, Symbol, symbol_positions
 from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
 from symshape.torch_internals import pytree

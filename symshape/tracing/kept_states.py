@@ -14,7 +14,7 @@ import torch
 from meta_fns import TensorSpec
 from symshape.calls.generator_states import state_of
 from symshape.errors import UnsupportedError
-from symshape.graph.opaque import LiveCall
+from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import Node, Step, Value, draws_random_numbers
 from symshape.torch_internals import pytree
 from symshape.tracing.intercept.random_state import address

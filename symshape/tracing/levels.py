@@ -17,7 +17,7 @@ from guards.terms import arithmetic, fold
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape.errors import UnsupportedError
-from symshape.graph.control_flow import ControlFlow, Levels
+from symshape.graph.control_flow import AssociativeScan, ControlFlow
 from symshape.graph.steps import Assertion, Value
 from symshape.tracing.parts import Part, Parts, around
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -92,7 +92,7 @@ class LevelsTrace:
             inner, again = self._level(made, made)
             _check_same(again.of(number := self._number(4), env), made.of(number, env))
         parts = [*level, *inner]
-        op = Levels("associative_scan", around(parts), loop, draws=any(part.draws for part in parts))
+        op = AssociativeScan("associative_scan", around(parts), loop, draws=any(part.draws for part in parts))
         specs = [TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device) for spec in outer]
         return self._placing.recorded(op, self._operands, parts, specs)
 

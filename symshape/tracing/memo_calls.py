@@ -2,7 +2,8 @@
 
 The answer of the wrapped function is a formula of the sizes, so one trace serves all of them. Eager might get another
 answer, which the memo keeps from before. Each later call compares the two first, and fills the memo at its end (see
-``graph/memo_answers.py``). Where the program could tell the two ways apart, the trace is made again and calls the memo.
+``graph/lru_cache_answers.py``). Where the program could tell the two ways apart, the trace is made again and calls the
+memo.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 from guards.terms.term import Op, Term
 from symshape.calls.questions import DATA, Question
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.memo_answers import (
+from symshape.graph.lru_cache_answers import (
     CONTAINERS,
     NUMBERS,
     MemoAnswer,
@@ -30,7 +31,7 @@ from symshape.graph.memo_answers import (
     SizeLeaf,
     TensorAnswer,
     answers_of,
-    given_to_a_program,
+    note_given_answer,
 )
 from symshape.graph.steps import Node, Step, draws_random_numbers, values_in, written_values
 from symshape.torch_internals import pytree
@@ -153,7 +154,7 @@ class MemoCalls:
         now = memo.cache_info()
         if now.hits > before.hits and now.misses == before.misses:  # the very object of every later call
             self._recorder.answered[id(result)] = result
-            given_to_a_program(memo, result)
+            note_given_answer(memo, result)
         return result
 
     def _is_wanted(self, memo: Any, terms: Sequence[Term], key: Any) -> bool:

@@ -16,7 +16,7 @@ import torch
 
 from symshape.calls.questions import TRANSFORMED, Question, is_transformed
 from symshape.errors import UnsupportedError
-from symshape.graph.opaque import LiveCall, Path
+from symshape.graph.opaque_calls import LiveCall, Path
 from symshape.graph.steps import Node, Step, Value, values_in
 from symshape.torch_internals import dispatch, pytree
 from symshape.torch_internals.functions import End, calls_watched

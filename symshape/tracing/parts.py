@@ -19,11 +19,11 @@ from guards.terms.term import Term
 from meta_fns import TensorSpec
 from symshape.errors import SymShapeError, UnsupportedError
 from symshape.graph.codegen import compile_graph
-from symshape.graph.control_flow import ControlFlow, Surroundings
+from symshape.graph.control_flow import Captures, ControlFlow
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.opaque import LiveCall
+from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import (
     Assertion,
     Input,
@@ -368,10 +368,10 @@ def shares_memory(part: Part) -> bool:
     return len(set(storages)) < len(storages)
 
 
-def around(parts: Sequence[Part]) -> Surroundings:
+def around(parts: Sequence[Part]) -> Captures:
     """How much parts read that stands around them."""
     tensors = {value for part in parts for value in part.tensors}
-    return Surroundings(len(tensors), len({name for part in parts for name in part.numbers}))
+    return Captures(len(tensors), len({name for part in parts for name in part.numbers}))
 
 
 def names_in(spec: TensorSpec) -> set[str]:

@@ -24,7 +24,7 @@ from symshape.calls.floats import FloatLeaf
 from symshape.calls.questions import DATA, Question
 from symshape.errors import UnsupportedError
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.new_steps import NewSteps
+from symshape.graph.step_cursor import StepCursor
 from symshape.graph.steps import Node, Step, Value, map_argument, written_values
 from symshape.torch_internals import dispatch
 from symshape.tracing.asked_numbers import COMPARE, Asked, Number, Root, are_alone, is_number, is_plain, memories
@@ -74,7 +74,7 @@ class ScalarData:
         self._written: set[int] = set()  # so too
         self._ran: list[Node] = []
         self._asked: dict[str, tuple[str, Number, Number, bool]] = {}
-        self._new = NewSteps(trace.steps)
+        self._new = StepCursor(trace.steps)
         self._given = memories(each for _, each in trace.originals.values())
 
     def is_argument(self, term: FloatTerm | float) -> bool:

@@ -15,7 +15,7 @@ import torch
 from meta_fns import TensorSpec
 from symshape.calls.questions import HAS_HISTORY, Question
 from symshape.errors import UnsupportedError
-from symshape.graph.opaque import LiveCall
+from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import Node, Step, Value
 from symshape.torch_internals import dispatch, pytree
 from symshape.tracing.gradients import MadeByAutograd, reached

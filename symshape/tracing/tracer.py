@@ -16,8 +16,8 @@ from meta_fns.torch_internals import OpOverload
 from symshape.calls.questions import Question
 from symshape.calls.variables import Gradient, GradientsRead
 from symshape.errors import ProgramError, UnsupportedError
-from symshape.graph.messages import Message
-from symshape.graph.reshape_copies import Copied
+from symshape.graph.assertion_messages import Message
+from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
 from symshape.torch_internals import dispatch, functorch, pytree
 from symshape.tracing import op_call
@@ -97,7 +97,7 @@ class Tracer:
         self.lifting = Lifting(self.new_value, {} if names is None else names)
         self.contents = Contents(env, self.steps, self.lifting.constants)
         self._bounds, self._holding, self.counts = Bounds(env, self.steps), Holding(), Counts()
-        self.copies: list[Copied] = []
+        self.copies: list[ReshapeCopy] = []
         self.arguments, self.inference = set[Value](), set[object]()
         self.originals: dict[Value, tuple[int, torch.Tensor]] = {}
         self.questions: dict[Question, Hashable] = {}

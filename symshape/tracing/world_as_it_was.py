@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-from symshape.graph.new_steps import NewSteps
+from symshape.graph.step_cursor import StepCursor
 from symshape.graph.steps import Node, Step, Value, drawn_from, draws_random_numbers, written_values
 from symshape.tracing.lifting import Lifting
 
@@ -47,7 +47,7 @@ class WorldAsItWas:
 
     def __init__(self, trace: WatchedTrace) -> None:
         self._trace = trace
-        self._new = NewSteps(trace.steps)
+        self._new = StepCursor(trace.steps)
         self._written: set[int] = set()  # ids of storages, which steps keep alive
         self._changed = False
 

@@ -19,7 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.graph.histories import Recorded
+from symshape.graph.autograd_history import RecordedHistory
 from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
 
 COUNTS: Counter[str] = Counter()
@@ -149,7 +149,7 @@ def check(source: str, asks: bool, sizes: Sequence[int], runner: str) -> tuple[s
 def _is_silent(compiled: Any) -> bool:
     for entry in compiled.entries:
         asking = [each.value for each in entry.program.graph.lifted if each.tensor.requires_grad]
-        if asking and not Recorded(entry.program.graph.steps, asking).silent:
+        if asking and not RecordedHistory(entry.program.graph.steps, asking).silent:
             return False
     return bool(compiled.entries)
 

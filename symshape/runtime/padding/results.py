@@ -14,7 +14,7 @@ from guards.terms import fold
 from guards.terms.term import Term
 from meta_fns.padding.axes import Axis, capacity, length, varies
 from meta_fns.padding.padded import Padded
-from symshape.graph.detached import detached_in
+from symshape.graph.detached_values import detached_in
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value

@@ -21,7 +21,7 @@ from meta_fns.core.registry import NO_CONTEXT, lookup
 from meta_fns.errors import MetaError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.reshape_copies import LAYS_OUT_AFRESH
+from symshape.graph.reshape_copies import CONTIGUOUS_RESULTS
 from symshape.graph.steps import Node, Value, map_argument, moves_nothing, values_in
 from symshape.runtime.padding.numbers import Numbers
 
@@ -47,7 +47,7 @@ class TrueLayouts:
         for node in reversed(graph.nodes):
             if any(output in needed for output in node.outputs if output is not None):
                 self._nodes.append(node)
-                if node.op._schema.name not in LAYS_OUT_AFRESH:
+                if node.op._schema.name not in CONTIGUOUS_RESULTS:
                     needed.update(node.reads)
         self._nodes.reverse()
         self._sizes = Numbers()

@@ -11,10 +11,10 @@ import torch
 
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.names import names_of_spec, names_of_step
-from symshape.graph.opaque import OpaqueCall
+from symshape.graph.opaque_calls import OpaqueCall
 from symshape.graph.random_states import idle_random_states, keeps_random_state_on_host
 from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, values_in
+from symshape.graph.symbol_names import names_of_spec, names_of_step
 
 __all__ = ["Fault", "Faults", "Left", "fault_of_node", "name_of_step", "told"]
 

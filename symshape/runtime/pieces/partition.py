@@ -13,8 +13,8 @@ import attrs
 
 from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
-from symshape.graph.names import names_of_spec
 from symshape.graph.steps import Node, Step, Value, moves_nothing, writes_nothing, written_values
+from symshape.graph.symbol_names import names_of_spec
 from symshape.runtime.pieces.faults import Fault
 from symshape.runtime.pieces.step_order import StepOrder
 

@@ -7,9 +7,9 @@ from typing import Any
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.dead_code import may_refuse_data
 from symshape.graph.graph import Graph
-from symshape.graph.names import names_of_spec, names_of_step
-from symshape.graph.opaque import OpaqueCall
+from symshape.graph.opaque_calls import OpaqueCall
 from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, written_values
+from symshape.graph.symbol_names import names_of_spec, names_of_step
 
 __all__ = ["StepOrder"]
 

@@ -14,8 +14,8 @@ from guards.terms import arithmetic, boolean
 from guards.terms.term import Op
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.names import names_in, names_of_spec, names_of_step
 from symshape.graph.steps import Assertion, Input, Lifted, Node, Step, Value, values_in, written_values
+from symshape.graph.symbol_names import names_in, names_of_spec, names_of_step
 from symshape.runtime.pieces.partition import Piece
 from symshape.torch_internals import pytree
 

@@ -19,7 +19,7 @@ from symshape import events
 from symshape.calls.generator_states import nothing_collected
 from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run, compile_graph
-from symshape.graph.detached import detached_values
+from symshape.graph.detached_values import detached_values
 from symshape.graph.program import Program
 from symshape.graph.random_states import idle_random_states
 from symshape.graph.steps import Value, values_in

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from symshape.graph.histories import Recorded
-from symshape.graph.opaque import OpaqueCall
+from symshape.graph.autograd_history import RecordedHistory
+from symshape.graph.opaque_calls import OpaqueCall
 from symshape.graph.program import Program
 from symshape.graph.steps import Node, Value
 from symshape.runtime.pieces.faults import fault_of_node
@@ -41,7 +41,7 @@ def check_without_gradients(program: Program) -> None:
     graph = program.graph
     roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
     asking = [value for value in roots if program.modes.grad and _requires_grad(program, value)]
-    if asking and not Recorded(graph.steps, asking).silent:
+    if asking and not RecordedHistory(graph.steps, asking).silent:
         raise Unfit("gradients are recorded; run it under torch.no_grad() or train through torch.compile")
 
 

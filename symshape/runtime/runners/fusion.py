@@ -16,8 +16,8 @@ import torch
 
 from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
+from symshape.graph.interpreter import interpreter
 from symshape.graph.steps import Node, Step, Value, values_in
-from symshape.graph.stepwise import stepwise
 from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.runners.appending import append
 from symshape.runtime.runners.extended_buffers import extended
@@ -71,7 +71,7 @@ def running(padded: PaddedGraph, device: torch.device, own: Sequence[int]) -> tu
         run = compile_graph(padded.graph, {})
         return lambda arguments: run(arguments, ()), {}
     found = extended(fuse_padded(padded), padded, own)
-    return stepwise(found.graph), found.more
+    return interpreter(found.graph), found.more
 
 
 def _is_plain_addmm(node: Node) -> bool:

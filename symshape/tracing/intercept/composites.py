@@ -19,7 +19,7 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.core.view_strides import infer_sizes, view_strides, view_strides_asking
 from meta_fns.errors import ShapeError
 from symshape.errors import ProgramError
-from symshape.graph.reshape_copies import Copied
+from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.tracing.intercept import products
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
@@ -64,7 +64,7 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
     copy = _unsafe_view(tensor.clone(memory_format=torch.contiguous_format), outer)
     question = functools.partial(view_strides_asking, spec.sizes, spec.strides, sizes)
     tracer = tensor._tracer
-    tracer.copies.append(Copied(len(tracer.steps), tensor._value, copy._value, question, user_location()))
+    tracer.copies.append(ReshapeCopy(len(tracer.steps), tensor._value, copy._value, question, user_location()))
     return copy  # type: ignore[no-any-return]
 
 

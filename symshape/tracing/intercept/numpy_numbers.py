@@ -99,7 +99,7 @@ def _formula(name: str, inputs: tuple[Any, ...]) -> FloatNode | None:
         return None
     if len(inputs) == 1 and type(inputs[0]) in _SYMBOLIC:
         number = inputs[0]
-        if name in numpy_terms.ALIKE:
+        if name in numpy_terms.UNARY:
             return numpy_floats.computed(_float_of(number), name)
         if name in _ROUNDINGS and type(number) is torch.SymFloat:  # integers stay integers
             return numpy_floats.computed(_float_of(_ROUNDINGS[name](number)), "float")

@@ -16,7 +16,7 @@ import torch
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Op, Term
 from meta_fns.torch_internals import OpOverload
-from symshape.graph.new_steps import NewSteps
+from symshape.graph.step_cursor import StepCursor
 from symshape.graph.steps import Node, Value, written_values
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import Trace
@@ -92,7 +92,7 @@ class Positions:
 
     def __init__(self, trace: Trace) -> None:
         self._holds = trace.env.known
-        self._new = NewSteps(trace.steps)
+        self._new = StepCursor(trace.steps)
         self._makers: dict[Value, Node] = {}
         self._written: set[object] = set()
         self._answers: dict[Value, bool | Band | None] = {}

@@ -10,7 +10,7 @@ import torch
 
 from meta_fns import TensorSpec
 from meta_fns.core import registry
-from symshape.graph.reshape_copies import Copied
+from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Lifted, Node, Value, writes_nothing, written_values
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 from symshape.user_code import Location
@@ -234,7 +234,7 @@ class Replay:
                 trace.stand_in(self._value(slot), tensor)
         for each in known.copies:
             source, copy = self._value(each.source), self._value(each.copy)
-            trace.copies.append(Copied(start + each.before, source, copy, each.ask, self._location))
+            trace.copies.append(ReshapeCopy(start + each.before, source, copy, each.ask, self._location))
         results = [operands[slot] if slot < len(operands) else shown[slot] for slot in known.results]
         return results[0] if known.kind is None else known.kind(results)
 

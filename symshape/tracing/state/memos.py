@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.graph.memo_answers import answers_of
+from symshape.graph.lru_cache_answers import answers_of
 from symshape.tracing.state import trusted
 from symshape.tracing.state.places import PLAIN, Answer
 from symshape.user_code import is_library

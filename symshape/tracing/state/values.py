@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from symshape.graph.memo_answers import answers_of
+from symshape.graph.lru_cache_answers import answers_of
 from symshape.torch_internals import dispatch
 from symshape.tracing.state import flags, lookups, process_groups, trusted
 from symshape.tracing.state.classes import (

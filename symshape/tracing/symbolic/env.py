@@ -23,7 +23,7 @@ from guards.terms.term import Op, Term
 from symshape import events
 from symshape.dims import Dim, Policy
 from symshape.errors import ProgramError
-from symshape.graph import messages
+from symshape.graph import assertion_messages
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.program import Symbol
 from symshape.tracing.symbolic import raising_branches, undecided
@@ -76,7 +76,7 @@ class ShapeEnv:
         self.demanded: list[Guard] = []
         self.nodes = NodeMaker(self)
         self.for_torch = QuestionsOfTorch(self)
-        self.on_assertion: Callable[[Guard, messages.Message, type[Exception]], None] | None = None
+        self.on_assertion: Callable[[Guard, assertion_messages.Message, type[Exception]], None] | None = None
         self.may_begin_again: Callable[[], bool] = lambda: False
         self.for_finite: Callable[[Term], bool | None] = lambda condition: None
         self.unscaled: Callable[[str, Any, Any], bool | None] = lambda relation, left, right: None

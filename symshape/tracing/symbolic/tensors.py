@@ -18,7 +18,7 @@ from meta_fns.torch_internals import OpOverload
 from symshape.calls.constant_keys import PLAIN
 from symshape.calls.questions import ABSENT, Question
 from symshape.errors import UnsupportedError
-from symshape.graph.reshape_copies import Copied
+from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Step, Value
 from symshape.torch_internals import pytree
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -70,7 +70,7 @@ class Trace(Protocol):
         """Nodes and assertions so far."""
 
     @property
-    def copies(self) -> list[Copied]:
+    def copies(self) -> list[ReshapeCopy]:
         """Reshapes that could have been views."""
 
     @property

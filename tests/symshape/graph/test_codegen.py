@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import symshape
 from symshape.graph.codegen import compile_graph
-from symshape.graph.spelling import BINDINGS
+from symshape.graph.fast_calls import BINDINGS
 from tests.symshape.eager import agree, bits
 
 R = torch.ones

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch._higher_order_ops.associative_scan import generic_associative_scan
 
-from symshape.graph.control_flow import Choice, ControlFlow, Levels, Scan, Surroundings, While
+from symshape.graph.control_flow import AssociativeScan, Captures, Cond, ControlFlow, Scan, WhileLoop
 
 
-def _choice(whole: bool) -> Choice:
+def _choice(whole: bool) -> Cond:
     """``x * 2 * n`` or ``y`` of (condition, x, y, n)."""
-    op = Choice("cond", Surroundings(2, 1), whole=whole, draws=False)
+    op = Cond("cond", Captures(2, 1), whole=whole, draws=False)
     op.parts = (lambda tensors, numbers: [tensors[0] * 2 * numbers[0]], lambda tensors, numbers: [tensors[1] * 1])
     return op
 
@@ -25,7 +25,7 @@ def test_a_choice() -> None:
     assert torch.equal(op(torch.tensor(True), x, y, 3)[0], x * 6)
     assert torch.equal(op(torch.tensor([0.0]), x, y, 3)[0], y)
     assert (str(op), op._schema.name, op.tags) == ("cond", "opaque::cond", ())
-    assert Choice("cond", Surroundings(0, 0), whole=True, draws=True).tags == (torch.Tag.nondeterministic_seeded,)
+    assert Cond("cond", Captures(0, 0), whole=True, draws=True).tags == (torch.Tag.nondeterministic_seeded,)
 
 
 def test_what_autograd_sees() -> None:
@@ -43,7 +43,7 @@ def test_what_autograd_sees() -> None:
 
 def test_gradients_under_autocast_are_of_what_ran() -> None:
     x = torch.rand(3, 3, requires_grad=True)
-    op = Choice("cond", Surroundings(1, 0), whole=True, draws=False)
+    op = Cond("cond", Captures(1, 0), whole=True, draws=False)
     op.parts = (lambda tensors, numbers: [tensors[0] @ tensors[0]],) * 2
     (found,) = op(torch.tensor(True), x)
     (expected,) = torch.autograd.grad(found.sum(), x, retain_graph=True)
@@ -53,14 +53,14 @@ def test_gradients_under_autocast_are_of_what_ran() -> None:
 
 def test_gradients_of_gradients() -> None:
     x = torch.rand(3, requires_grad=True)
-    op = Choice("cond", Surroundings(1, 0), whole=True, draws=False)
+    op = Cond("cond", Captures(1, 0), whole=True, draws=False)
     op.parts = (lambda tensors, numbers: [tensors[0] ** 3],) * 2
     (first,) = torch.autograd.grad(op(torch.tensor(True), x)[0].sum(), x, create_graph=True)
     assert torch.allclose(torch.autograd.grad(first.sum(), x)[0], 6 * x)
 
 
 def test_a_loop() -> None:
-    op = While("while_loop", Surroundings(1, 1), whole=True, draws=False)
+    op = WhileLoop("while_loop", Captures(1, 1), whole=True, draws=False)
 
     def goes_on(tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         return [numbers[0] < numbers[1]]
@@ -78,7 +78,7 @@ def test_a_loop() -> None:
 
 
 def test_rows() -> None:
-    op = Scan("scan", Surroundings(1, 0), 1, whole=True, draws=False)
+    op = Scan("scan", Captures(1, 0), 1, whole=True, draws=False)
     op.parts = (lambda tensors, numbers: [tensors[0] + tensors[1] * tensors[2], tensors[1].t()],)
     init, rows, w = torch.zeros(2, 3), torch.rand(4, 2, 3, requires_grad=True), torch.rand(3, requires_grad=True)
     state, stacked = op(init, rows, w)
@@ -104,7 +104,7 @@ def test_levels(length: int) -> None:
         return run
 
     names = [f"{kind}{few}" for kind, most in (("pairs", 4), ("rest", 5)) for few in range(2, most + 1)]
-    op = Levels("associative_scan", Surroundings(0, 0), generic_associative_scan, draws=False)
+    op = AssociativeScan("associative_scan", Captures(0, 0), generic_associative_scan, draws=False)
     op.parts = tuple(part(level + name) for level in ("top ", "") for name in names)
     rows = torch.rand(length, 2)
     assert torch.equal(op(rows)[0], generic_associative_scan(lambda a, b: a * b, [rows])[0])
@@ -118,4 +118,4 @@ def test_levels(length: int) -> None:
 
 def test_it_says_what_it_needs() -> None:
     with pytest.raises(NotImplementedError):
-        ControlFlow("nothing", Surroundings(0, 0), whole=False, draws=False)()
+        ControlFlow("nothing", Captures(0, 0), whole=False, draws=False)()

@@ -19,7 +19,7 @@ import symshape
 from symshape import events
 from symshape.frontends.cli import store_commands
 from symshape.frontends.cli.store_commands import list_entries, verify
-from symshape.graph.spelling import within_memory
+from symshape.graph.fast_calls import within_memory
 from symshape.store.certificates import from_bytes as certificate_from_bytes
 from symshape.store.entry_format import read_header
 from symshape.store.refusals import Differs, EntryError

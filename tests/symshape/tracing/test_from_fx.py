@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from guards.sets.sources import IntArg, Size
 from symshape.errors import UnsupportedError
-from symshape.graph.opaque import OpaqueCall
+from symshape.graph.opaque_calls import OpaqueCall
 from symshape.graph.program import Program
 from symshape.tracing.from_fx import taken_over
 

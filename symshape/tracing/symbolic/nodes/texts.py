@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from symshape.errors import SymShapeError, refusals_noted
-from symshape.graph.messages import Message, Places
+from symshape.graph.assertion_messages import Message, Places
 from symshape.tracing.symbolic.nodes.unsaid import is_unsaid
 from symshape.user_code import describes
 

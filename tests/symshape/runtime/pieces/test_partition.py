@@ -10,8 +10,8 @@ import torch
 
 import symshape
 from symshape.graph.graph import Graph
-from symshape.graph.names import names_of_spec
 from symshape.graph.steps import Assertion, Node
+from symshape.graph.symbol_names import names_of_spec
 from symshape.runtime.pieces.faults import Fault, Faults, Left
 from symshape.runtime.pieces.partition import Piece, partition
 

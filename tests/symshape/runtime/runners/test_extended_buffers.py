@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import symshape
 from symshape import Options, events
 from symshape.graph.codegen import compile_graph
-from symshape.graph.stepwise import stepwise
+from symshape.graph.interpreter import interpreter
 from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.padding.results import amount
 from symshape.runtime.runners import bucket as module_of_bucket
@@ -38,7 +38,7 @@ def more_of(fn: Fn, *call: torch.Tensor) -> Mapping[int, tuple[int, int]]:
     made = padded(fn, *call)
     before = compile_graph(made.graph, {})
     found = extended(fuse_padded(made), made, range(len(made.axes)))
-    after, ops = stepwise(found.graph), [node.op for node in found.graph.nodes]
+    after, ops = interpreter(found.graph), [node.op for node in found.graph.nodes]
     assert (APPENDED_IN_PLACE in ops, APPENDED in ops) == (bool(found.more), not found.more)
     whole, buffers = _buffers(made, found.more)
     caps = made.region.caps

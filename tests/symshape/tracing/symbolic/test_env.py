@@ -13,7 +13,7 @@ from guards.sets.guard import Guard
 from guards.sets.sources import Size
 from guards.terms import arithmetic, boolean, division
 from symshape import DataDependentError, Dim, Policy, ProgramError, events
-from symshape.graph.messages import Message
+from symshape.graph.assertion_messages import Message
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import symshape
 from meta_fns import TensorSpec
-from symshape.graph.histories import Recorded
+from symshape.graph.autograd_history import RecordedHistory
 from symshape.graph.random_states import idle_random_states, keeps_random_state_on_host
 from symshape.graph.steps import Node, Value
 from symshape.runtime.pieces.faults import fault_of_node
@@ -25,7 +25,7 @@ def silent(compiled: Any) -> list[bool]:
         graph, keys = entry.program.graph, entry.program.call.keys
         asking = [each.value for each in graph.inputs if getattr(keys[each.position], "requires_grad", False)]
         asking += [each.value for each in graph.lifted if each.tensor.requires_grad]
-        found.append(Recorded(graph.steps, asking).silent)
+        found.append(RecordedHistory(graph.steps, asking).silent)
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-from symshape.graph.opaque import OpaqueCall
+from symshape.graph.opaque_calls import OpaqueCall
 
 
 def test_arguments_nest_again_and_parts_are_picked() -> None:

@@ -10,8 +10,8 @@ import torch
 import symshape
 from guards.terms import arithmetic
 from symshape.errors import RuntimeAssertionError
+from symshape.graph.assertion_messages import Message, Place, Places
 from symshape.graph.float_terms import FloatTerm
-from symshape.graph.messages import Message, Place, Places
 
 U = arithmetic.symbol("u0")
 QUOTIENT = FloatTerm("truediv", (U, arithmetic.const(4)))

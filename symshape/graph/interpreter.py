@@ -11,10 +11,10 @@ from typing import Any
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node, Value, map_argument, values_in
 
-__all__ = ["stepwise"]
+__all__ = ["interpreter"]
 
 
-def stepwise(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
+def interpreter(graph: Graph) -> Callable[[Sequence[Any]], list[Any]]:
     """Return a function that runs a graph node by node; tensors are freed after their last use.
 
     Raises:

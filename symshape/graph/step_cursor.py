@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from symshape.graph.steps import Node, Step
 
 
-class NewSteps:
+class StepCursor:
     """The nodes that were added to a trace since the last look.
 
     An op's node is put before the assertions that its rule made, so that those at the end are not looked at yet.

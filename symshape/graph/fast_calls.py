@@ -14,7 +14,7 @@ import attrs
 import torch
 
 import meta_fns
-from symshape.graph.laps import Laps
+from symshape.graph.loop_rolling import RolledLoop
 from symshape.graph.steps import Node, Step, Value
 from symshape.torch_internals import operators
 
@@ -81,7 +81,7 @@ _MOST_CHECKED = 1024  # sizes of one call of an op
 
 
 @attrs.frozen(eq=False)
-class Spelling:
+class FastCall:
     """One call with the effect of one or several steps.
 
     Attributes:
@@ -99,7 +99,7 @@ class Spelling:
     inner: Sequence[Value] = ()
 
 
-def spellings(steps: Sequence[Step], last_use: Mapping[Value, int], laps: Laps | None) -> dict[int, Spelling]:
+def fast_calls(steps: Sequence[Step], last_use: Mapping[Value, int], laps: RolledLoop | None) -> dict[int, FastCall]:
     """Return fast calls for steps of a graph, by the first step; in a loop those that are right in every iteration.
 
     Args:
@@ -107,7 +107,7 @@ def spellings(steps: Sequence[Step], last_use: Mapping[Value, int], laps: Laps |
         last_use: the step after which nobody reads a value; not of those that leave the graph.
         laps: the loop, which is written once.
     """
-    found: dict[int, Spelling] = {}
+    found: dict[int, FastCall] = {}
     if laps is None:
         return dict(_spelled(steps, 0, len(steps), last_use))
     found.update(_spelled(steps, 0, laps.start, last_use))
@@ -123,7 +123,7 @@ def spellings(steps: Sequence[Step], last_use: Mapping[Value, int], laps: Laps |
 
 def _spelled(
     steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Value, int]
-) -> Iterator[tuple[int, Spelling]]:
+) -> Iterator[tuple[int, FastCall]]:
     position = begin
     while position < end:
         step = steps[position]
@@ -133,7 +133,7 @@ def _spelled(
         position += 1 if found is None else found.length
 
 
-def _alike(one: Spelling, other: Spelling) -> bool:
+def _alike(one: FastCall, other: FastCall) -> bool:
     """Return whether two calls are the same except for their tensors."""
     same = one.function is other.function and one.length == other.length and len(one.given) == len(other.given)
     pairs = zip(one.given, other.given, strict=False)
@@ -142,7 +142,7 @@ def _alike(one: Spelling, other: Spelling) -> bool:
     )
 
 
-def _linear_at(steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Value, int]) -> Spelling | None:
+def _linear_at(steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Value, int]) -> FastCall | None:
     """Return the call of ``linear`` that the steps from ``begin`` on amount to, if they do and end before ``end``."""
     first = steps[begin]
     if not isinstance(first, Node) or (first.op is not _T and first.op is not _VIEW):
@@ -156,7 +156,7 @@ def _linear_at(steps: Sequence[Step], begin: int, end: int, last_use: Mapping[Va
     return None
 
 
-def _linear(nodes: Sequence[Node]) -> Spelling | None:
+def _linear(nodes: Sequence[Node]) -> FastCall | None:
     modes = nodes[0].grad, nodes[0].inference
     if any(each.kwargs or each.outputs[0] is None or (each.grad, each.inference) != modes for each in nodes):
         return None
@@ -178,7 +178,7 @@ def _linear(nodes: Sequence[Node]) -> Spelling | None:
     else:
         through = left is folded.outputs[0] and nodes[-1].args[0] is product.outputs[0]
         fits = through and _folds(x, weight, left, output, bool(bias))
-    return Spelling(linear, given, output, len(nodes), inner) if fits else None
+    return FastCall(linear, given, output, len(nodes), inner) if fits else None
 
 
 def _folds(x: Value, weight: Value, left: Value, output: Value, has_bias: bool) -> bool:
@@ -199,7 +199,7 @@ def _same(sizes: Sequence[Any], others: Sequence[Any]) -> bool:
     return all(a is b or (type(a) is type(b) is int and a == b) for a, b in zip(*terms, strict=True))
 
 
-def bound(op: Any) -> Callable[..., Any]:
+def fast_callable(op: Any) -> Callable[..., Any]:
     """Return the quickest callable with the effect of an op: a Python binding, or the op itself."""
     found = _BOUND.get(id(op))
     function: Callable[..., Any] = op if found is None else found[1]
@@ -250,7 +250,7 @@ def unpacked(node: Node) -> Sequence[Any]:
     return args
 
 
-def _respelled(node: Node) -> Spelling | None:
+def _respelled(node: Node) -> FastCall | None:
     """Return a quicker call for a step; None if there is none."""
     given = node.args[0] if node.args else None
     if type(given) is not Value or not node.outputs or node.outputs[0] is None or node.bindings or node.untracked:
@@ -262,14 +262,14 @@ def _respelled(node: Node) -> Spelling | None:
     return _narrowed(node, given, node.outputs[0]) if node.op is _aten.slice.Tensor else None
 
 
-def _converted(node: Node, given: Value, output: Value) -> Spelling | None:
+def _converted(node: Node, given: Value, output: Value) -> FastCall | None:
     """Return a call of ``to`` that copies to another dtype."""
     dtype = node.kwargs.get("dtype")
     plain = len(node.args) == 1 and len(node.kwargs) == 1 and isinstance(dtype, torch.dtype)
-    return Spelling(torch.Tensor.to, (given, dtype), output) if plain and dtype is not given.spec.dtype else None
+    return FastCall(torch.Tensor.to, (given, dtype), output) if plain and dtype is not given.spec.dtype else None
 
 
-def _narrowed(node: Node, given: Value, output: Value) -> Spelling | None:
+def _narrowed(node: Node, given: Value, output: Value) -> FastCall | None:
     """Return a call of ``narrow``, if a slice has a known length and so is not cut short."""
     left_out: Sequence[Any] = (0, None, None, 1)[len(node.args) - 1 :]
     dim, start, _, step = (*node.args[1:], *left_out)
@@ -278,4 +278,4 @@ def _narrowed(node: Node, given: Value, output: Value) -> Spelling | None:
         return None
     length = output.spec.sizes[dim]
     told = type(length) is int and length > 0
-    return Spelling(torch.narrow, (given, dim, start, length), output) if told else None
+    return FastCall(torch.narrow, (given, dim, start, length), output) if told else None

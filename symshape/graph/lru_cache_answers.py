@@ -264,7 +264,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     return [each for item in items for each in tensors_in(item)]
 
 
-def given_to_a_program(memo: Any, answer: Any) -> None:
+def note_given_answer(memo: Any, answer: Any) -> None:
     """Note that a traced program got a real answer from a memo: its tensors may be written to, others not."""
     _hits[memo] = _hits.get(memo, 0) + 1
     for each in tensors_in(answer):

@@ -13,18 +13,18 @@ import attrs
 import torch
 
 from meta_fns.torch_internals import OpOverload
-from symshape.graph.detached import viewed_by
-from symshape.graph.opaque import LiveCall
+from symshape.graph.detached_values import viewed_by
+from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in, written_values
 from symshape.torch_internals import dispatch
 
-__all__ = ["Recorded", "without_unseen"]
+__all__ = ["RecordedHistory", "without_unseen_history"]
 
 _KEYS: Any = dispatch.DispatchKey
 _DETACH = torch.ops.aten.detach.default
 
 
-class Recorded:
+class RecordedHistory:
     """The history that autograd may record while steps run in a call that records gradients.
 
     Args:
@@ -84,7 +84,7 @@ class Recorded:
         return any(map(self._has_history, results)) or any(self._viewed(value) in self._written for value in changed)
 
 
-def without_unseen(
+def without_unseen_history(
     steps: tuple[Step, ...], roots: Sequence[Value], asking: Iterable[Value], outputs: Iterable[Any]
 ) -> tuple[Step, ...]:
     """Return the steps of a program that is called where gradients are recorded.
@@ -97,7 +97,7 @@ def without_unseen(
         asking: those that ask for gradients.
         outputs: its results.
     """
-    found = Recorded(steps, asking)
+    found = RecordedHistory(steps, asking)
     if not found.nodes or not found.known or found.seen(outputs, roots):
         return steps
     if any(isinstance(step, Node) and id(step) in found.nodes and _may_choose(step.op) for step in steps):

@@ -25,7 +25,7 @@ _COMPARED = (int, bool, str, torch.device)
 
 
 @attrs.frozen(eq=False)
-class Laps:
+class RolledLoop:
     """A sequence of steps that is repeated.
 
     Attributes:
@@ -62,12 +62,12 @@ class _DifferentError(Exception):
     """The steps cannot be run by a loop."""
 
 
-def laps_in(
+def rolled_loop(
     steps: Sequence[Step],
     dying: Mapping[int, Sequence[Value]],
     last_use: Mapping[Value, int],
     lifted: Collection[Value],
-) -> Laps | None:
+) -> RolledLoop | None:
     """Return the steps that a loop can run, if there are enough of them; else None.
 
     Args:
@@ -122,7 +122,7 @@ class _Search:
         self._made: dict[Value, int] = {}
         self._lifted: dict[Value, Value] = {}
 
-    def found(self, first: int, length: int, laps: int) -> Laps:
+    def found(self, first: int, length: int, laps: int) -> RolledLoop:
         """Return the iterations except the first and the last.
 
         Raises:
@@ -141,7 +141,7 @@ class _Search:
                 self._compare(position, lap * length)
             rows.append(list(self._lifted.values()))
         before, behind = self._names(first, first + length, length), self._names(first, last - length, length)
-        return Laps(first + length, length, laps - 2, rows, before, behind)
+        return RolledLoop(first + length, length, laps - 2, rows, before, behind)
 
     def _places(self, begin: int, end: int) -> dict[Value, int]:
         """Return the output of a step that each value is, as one number."""

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import symshape
 from symshape.graph import codegen
 from symshape.graph.codegen import Run, compile_graph
+from symshape.graph.fast_calls import linear
 from symshape.graph.program import Program, symbol_positions
-from symshape.graph.spelling import linear
 from tests.symshape.eager import bits, leaf_seen
 
 R = torch.randn

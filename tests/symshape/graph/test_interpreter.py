@@ -11,7 +11,7 @@ import torch
 
 import symshape
 from symshape.graph.codegen import compile_graph
-from symshape.graph.stepwise import stepwise
+from symshape.graph.interpreter import interpreter
 
 LAYER = torch.nn.Linear(4, 6)
 
@@ -33,7 +33,7 @@ def test_results_are_those_of_the_compiled_function(fn: Callable[..., Any]) -> N
     with torch.no_grad():
         graph = symshape.trace(fn, x, dynamic=False).graph
         for _ in range(2):
-            one, other = stepwise(graph)([x.clone()]), compile_graph(graph, {})([x.clone()], ())
+            one, other = interpreter(graph)([x.clone()]), compile_graph(graph, {})([x.clone()], ())
             assert len(one) == len(other)
             for mine, theirs in zip(one, other, strict=True):
                 assert torch.equal(mine, theirs) if isinstance(theirs, torch.Tensor) else mine == theirs
@@ -44,7 +44,7 @@ def test_tensors_go_after_their_last_use(monkeypatch: pytest.MonkeyPatch) -> Non
     graph = symshape.trace(lambda x: ((x + 1) * 2).exp().sum(), x, dynamic=False).graph
     made: list[weakref.ref[torch.Tensor]] = []
     alive: list[int] = []
-    run = stepwise(graph)
+    run = interpreter(graph)
 
     class Noting(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -62,4 +62,4 @@ def test_tensors_go_after_their_last_use(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_symbolic_sizes_are_refused() -> None:
     graph = symshape.trace(lambda x: x.new_zeros(x.shape[0] * 2), torch.randn(3, 4), dynamic=True).graph
     with pytest.raises(ValueError, match="node by node"):
-        stepwise(graph)
+        interpreter(graph)
