@@ -17,8 +17,8 @@ from symshape.exploring.html import table_html
 from symshape.exploring.pictures import plan_pictures
 from symshape.exploring.plain_text import table_text
 from symshape.exploring.tables import Table
+from symshape.planning.candidates import Limits
 from symshape.planning.choosing import best_caps, best_of_so_many
-from symshape.planning.limits import Limits
 from symshape.planning.prices import Prices, Sizes, named
 from symshape.planning.traffic import Traffic
 

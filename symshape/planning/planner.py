@@ -12,9 +12,9 @@ from symshape.cost.peak_memory import PeakMemory
 from symshape.errors import InputError
 from symshape.graph.program import Program
 from symshape.planning.bucket_plan import BucketPlan, check_symbols, outcome
+from symshape.planning.candidates import Limits
 from symshape.planning.choosing import best_caps, best_of_so_many, least_of_so_many
 from symshape.planning.handmade import compared_with
-from symshape.planning.limits import Limits
 from symshape.planning.prices import Prices, measured_prices
 from symshape.planning.traffic import Traffic
 
@@ -51,9 +51,9 @@ def plan(
             these sizes.
         seconds_a_graph: how long a capture is taken to last.
 
-    Along one varying size the plan is the cheapest there is; along two it is the cheapest in bands on a grid of sizes
-    from the traffic (:mod:`symshape.planning.two_symbols`), its caps then moved on the grid as long as that saves;
-    ``plan.gap`` says by how much, at most, it misses the best plan on that grid.
+    Along one varying size the plan is the cheapest there is. Along two it is the cheapest in bands on a grid of sizes
+    from the traffic (:mod:`symshape.planning.dynamic_programming`), improved by local search on the grid
+    (:mod:`symshape.planning.two_sizes`). ``plan.gap`` bounds its extra cost over the best plan on that grid.
 
     Raises:
         InputError: the traffic is empty or has other sizes than the program, more than two sizes vary, a limit leaves

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from symshape.planning.one_symbol import choose_caps
-from symshape.planning.two_symbols import choose_bands
+from symshape.planning.dynamic_programming import choose_bands, choose_caps
 
 
 def padded(counts: Sequence[int], prices: Sequence[int], caps: Sequence[int]) -> int:
