@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from symshape.exploring.page import page
-from symshape.exploring.records import Report
 from symshape.exploring.report_html import report_html
+from symshape.exploring.report_records import Report
 from symshape.store.disk import user_path
 
 

@@ -11,7 +11,7 @@ from html import escape
 from importlib import resources
 
 from guards.text.escaping import encodable
-from symshape.exploring.records import Report
+from symshape.exploring.report_records import Report
 
 SCRIPTS = (
     *("tape", "dom", "space", "whatif", "regionmap", "guards", "dispatch", "serving", "timeline", "program"),

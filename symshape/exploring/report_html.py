@@ -6,7 +6,7 @@ from html import escape
 
 from guards.sets.html import table
 from guards.text.escaping import encodable
-from symshape.exploring.records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
+from symshape.exploring.report_records import EntryRecord, GuardRecord, ProgramRecord, Report, Space
 from symshape.exploring.serving_records import BucketRecord, ServingRecord
 from symshape.exploring.static_map import map_svg
 

@@ -9,7 +9,7 @@ from itertools import groupby
 import attrs
 
 from guards.terms.tape import run_tape
-from symshape.exploring.records import Space
+from symshape.exploring.report_records import Space
 
 COLOURS = ("#4477aa", "#e29534", "#3f9c6b", "#c75b7a", "#8867b8", "#7fb8dd", "#a8a432", "#8c6d5a")
 """The colours of entries by position, as on the page."""

@@ -6,7 +6,7 @@ import anywidget
 import traitlets
 
 from symshape.exploring.page import asset, script
-from symshape.exploring.records import Report
+from symshape.exploring.report_records import Report
 
 
 class ReportWidget(anywidget.AnyWidget):

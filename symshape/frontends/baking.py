@@ -24,7 +24,7 @@ from symshape.frontends.storing import Storing
 from symshape.options import Options, options_of
 from symshape.planning.traffic import Traffic
 from symshape.store.certificates import NotCertifiable
-from symshape.store.refusals import NotStorable
+from symshape.store.store_errors import NotStorable
 from symshape.user_code import name_of
 
 MODES: Mapping[str, Callable[[], Any]] = {

@@ -23,9 +23,9 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.runners.inductor import InductorRunner
 from symshape.runtime.runners.piecewise import padded_parts
 from symshape.runtime.variables import AskAgain
-from symshape.store.certificates import Record
+from symshape.store.certificates import CertificateRecord
 from symshape.store.entry_stores import NoStore, store_of
-from symshape.store.keeping import Keeper
+from symshape.store.function_entries import FunctionEntries
 from symshape.store.ranks import Ranks
 from symshape.tracing.capture import capture
 from symshape.tracing.symbolic_arguments import Policies
@@ -42,7 +42,7 @@ class Storing(Compiled):
         if self._ranks and self._options.on_miss == "error":
             raise InputError('on_miss="error" is not for ranks, which trace together: give their store itself')
         store = NoStore() if self._ranks and self._ranks.store is None else store_of(getattr(given, "store", given))
-        self._keeper = Keeper(self.fn, store, self._options, self._dynamic)
+        self._keeper = FunctionEntries(self.fn, store, self._options, self._dynamic)
         if self._ranks is None:
             self._keeper.prepare()
         if self._options.on_miss == "error":
@@ -127,8 +127,10 @@ class Storing(Compiled):
                 raise UnsupportedError(found.reason)
             return
 
-    def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[Record, Certificate]:
-        """Whether the store serves all that was declared: see :meth:`symshape.store.keeping.Keeper.certify`."""
+    def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[CertificateRecord, Certificate]:
+        """Whether the store serves all that was declared: see
+        :meth:`symshape.store.function_entries.FunctionEntries.certify`.
+        """
         return self._keeper.certify(call, policies)
 
     def stats(self) -> Stats:

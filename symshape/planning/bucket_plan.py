@@ -14,8 +14,8 @@ import attrs
 from symshape.cost.units import shown
 from symshape.errors import InputError
 from symshape.exploring.html import table_html
-from symshape.exploring.pictures import plan_pictures
 from symshape.exploring.plain_text import table_text
+from symshape.exploring.plots import plot_plan
 from symshape.exploring.tables import Table
 from symshape.planning.candidates import Limits
 from symshape.planning.choosing import best_caps, best_of_so_many
@@ -177,7 +177,7 @@ class BucketPlan:
         varying = [name for name in self.symbols if name in traffic.varying][:2] or [self.symbols[0]]
         places = [self.symbols.index(name) for name in varying]
         caps = sorted({tuple(cap[place] for place in places) for cap in self.caps})
-        return plan_pictures(varying, traffic.along(varying), caps, self.curve, self.expected.exact, axes)
+        return plot_plan(varying, traffic.along(varying), caps, self.curve, self.expected.exact, axes)
 
     # -- kept
     def to_json(self) -> str:

@@ -25,7 +25,7 @@ from symshape.runtime.runners.inductor_code import made_for
 from symshape.store.constants import fields_of, integer_of, list_of, text_of
 from symshape.store.disk import ARTEFACT, DiskStore, data_path, user_path
 from symshape.store.entry_format import parsed_json
-from symshape.store.refusals import EntryError
+from symshape.store.store_errors import EntryError
 
 _FORMAT, _VERSION = "symshape artefact", 1
 _SIGNATURE = 65  # bytes: 64 of hexadecimal digits and a line's end

@@ -7,8 +7,8 @@ from pathlib import Path
 from symshape.store import certificates
 from symshape.store.disk import CERTIFICATE, DiskStore
 from symshape.store.entry_format import LARGEST, read_header
-from symshape.store.refusals import EntryError
-from symshape.store.showing import checked
+from symshape.store.entry_text import checked
+from symshape.store.store_errors import EntryError
 
 
 def export_to(store: DiskStore, path: Path) -> int:
@@ -24,8 +24,8 @@ def export_to(store: DiskStore, path: Path) -> int:
                 continue
             file.write(content)
             count += 1
-        for _, record in certificates.records(store):
-            if not isinstance(record, EntryError) and certificates.proven_again(store, record):
+        for _, record in certificates.certificate_records(store):
+            if not isinstance(record, EntryError) and certificates.prove_again(store, record):
                 file.write(certificates.to_bytes(record))
     unfinished.replace(path)
     return count
@@ -53,7 +53,7 @@ def import_from(store: DiskStore, path: Path) -> int:
 
 def _take_certificate(store: DiskStore, content: bytes) -> None:
     record = certificates.from_bytes(content)
-    proof = certificates.proven_again(store, record)
+    proof = certificates.prove_again(store, record)
     if not proof:
         raise EntryError(f"a certificate does not hold: {certificates.why_not(store, record, proof)}")
     store.write(record.address, content, CERTIFICATE)

@@ -11,7 +11,7 @@ from symshape.calls.modes import Modes
 from symshape.calls.questions import DATA, Question
 from symshape.store.constants import Json, exactly, integer_of, list_of, text_of
 from symshape.store.descriptions import flat_key
-from symshape.store.refusals import EntryError, NotStorable
+from symshape.store.store_errors import EntryError, NotStorable
 from symshape.store.trees import tree_to_json
 
 _FLOAT = f"{FloatLeaf.__module__}.{FloatLeaf.__qualname__}"

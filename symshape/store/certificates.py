@@ -24,11 +24,11 @@ from guards.terms.term import Term
 from symshape.dims import Dim, Policy
 from symshape.graph.program import Slot, limits_of, slot_guards, slot_names
 from symshape.store.constants import Json, fields_of, label_of, list_of, text_of
-from symshape.store.disk import CERTIFICATE, DiskStore, Kept
-from symshape.store.entry_format import Read, digest_of, parsed_json, read_header
+from symshape.store.disk import CERTIFICATE, DiskStore, StoredFile
+from symshape.store.entry_format import EntryBody, digest_of, parsed_json, read_header
 from symshape.store.graph_reading import guard_set
 from symshape.store.graph_writing import guards_text
-from symshape.store.refusals import EntryError
+from symshape.store.store_errors import EntryError
 
 FORMAT, VERSION = "symshape certificate", 1
 _HEADER = ("format", "version", "function", "address", "structure")
@@ -41,7 +41,7 @@ class NotCertifiable(Exception):
 
 
 @attrs.frozen(eq=False)
-class Record:
+class CertificateRecord:
     """One certificate, as it was written: a claim.
 
     Attributes:
@@ -120,20 +120,20 @@ def _is_static(policy: Dim | Policy) -> bool:
 # -- the proof
 
 
-def entries_for(store: DiskStore, address: str, structure: Json) -> dict[str, Read]:
+def entries_for(store: DiskStore, address: str, structure: Json) -> dict[str, EntryBody]:
     """Return the undamaged entries for calls of a structure, by digest."""
     found = {}
     for digest in store.digests(address):
         try:
             stored = read_header(store.read(address, digest), digest)
             if stored.header["address"] == address and stored.header["structure"] == structure:
-                found[digest] = Read(stored)
+                found[digest] = EntryBody(stored)
         except (EntryError, OSError):  # who looks an entry up is told
             continue
     return found
 
 
-def certified(contract: GuardSet, sources: Sequence[Source], entries: Iterable[Read]) -> Certificate:
+def certified(contract: GuardSet, sources: Sequence[Source], entries: Iterable[EntryBody]) -> Certificate:
     """Prove that entries serve all that the contract admits, from the entries themselves.
 
     Entries that ask for numbers in tensors are excluded: no proof about sizes predicts the answers.
@@ -146,13 +146,13 @@ def certified(contract: GuardSet, sources: Sequence[Source], entries: Iterable[R
     return certify(contract, sets)
 
 
-def proven_again(store: DiskStore, record: Record) -> Certificate:
+def prove_again(store: DiskStore, record: CertificateRecord) -> Certificate:
     """Prove a certificate again from the entries that exist now."""
     entries = entries_for(store, record.address, record.structure)
     return certified(record.contract, record.sources, entries.values())
 
 
-def why_not(store: DiskStore, record: Record, proof: Certificate) -> str:
+def why_not(store: DiskStore, record: CertificateRecord, proof: Certificate) -> str:
     """Return the reason why a certificate does not hold, without a full stop: the sizes, and the missing entries."""
     gone = [each[:12] for each in record.entries if each not in store.digests(record.address)]
     missing = {} if proof.counterexample is None else record.point(proof.counterexample)
@@ -164,7 +164,7 @@ def why_not(store: DiskStore, record: Record, proof: Certificate) -> str:
 # -- as a file
 
 
-def to_bytes(record: Record) -> bytes:
+def to_bytes(record: CertificateRecord) -> bytes:
     """Return a certificate as a file: two lines, as of an entry."""
     names = slot_names(len(record.sources))
     header = dict(zip(_HEADER, (FORMAT, VERSION, record.function, record.address, record.structure), strict=True))
@@ -182,7 +182,7 @@ def is_certificate(header: bytes) -> bool:
     return header.startswith(json.dumps({"format": FORMAT}, separators=(",", ":"))[:-1].encode())
 
 
-def from_bytes(content: bytes) -> Record:
+def from_bytes(content: bytes) -> CertificateRecord:
     """Read the certificate in a file.
 
     Raises:
@@ -202,7 +202,7 @@ def from_bytes(content: bytes) -> Record:
     if not found.ranges.keys() | used <= names:
         raise EntryError("a certificate of integers that a call does not have")
     digests = tuple(text_of(each, 64) for each in list_of(entries, _MOST_ENTRIES))
-    return Record(label_of(function), text_of(address, 32), structure, read, found, digests)
+    return CertificateRecord(label_of(function), text_of(address, 32), structure, read, found, digests)
 
 
 def _sources(data: Json) -> tuple[Source, ...]:
@@ -216,7 +216,7 @@ def _sources(data: Json) -> tuple[Source, ...]:
     return tuple(read.values())
 
 
-def keep(store: DiskStore, record: Record) -> str:
+def store_certificate(store: DiskStore, record: CertificateRecord) -> str:
     """Write a certificate; return its name.
 
     Raises:
@@ -225,7 +225,9 @@ def keep(store: DiskStore, record: Record) -> str:
     return store.write(record.address, to_bytes(record), CERTIFICATE)
 
 
-def records(store: DiskStore, address: str | None = None) -> Iterator[tuple[Kept, Record | EntryError]]:
+def certificate_records(
+    store: DiskStore, address: str | None = None
+) -> Iterator[tuple[StoredFile, CertificateRecord | EntryError]]:
     """Yield the certificates of a store, or of one of its addresses; an error in place of a damaged one."""
     for kept in store.all(CERTIFICATE):
         if address is not None and kept.address != address:

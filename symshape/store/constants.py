@@ -13,7 +13,7 @@ import torch
 
 from guards.text.escaping import printable
 from symshape.calls.constant_keys import digits
-from symshape.store.refusals import EntryError, NotStorable
+from symshape.store.store_errors import EntryError, NotStorable
 
 Json = Any
 

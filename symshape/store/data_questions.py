@@ -16,17 +16,17 @@ from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Node
 from symshape.store.constants import Json, exactly, fields_of, from_json, integer_of, list_of, text_of, to_json
-from symshape.store.graph_reading import GraphIn
-from symshape.store.graph_writing import GraphOut
-from symshape.store.refusals import EntryError, NotStorable
-from symshape.store.terms import TermsIn, TermsOut
+from symshape.store.graph_reading import GraphReader
+from symshape.store.graph_writing import GraphWriter
+from symshape.store.store_errors import EntryError, NotStorable
+from symshape.store.terms import TermsReader, TermsWriter
 from symshape.tracing.asked_numbers import COMPARE, Asked, is_number, is_plain
 
 _FIELDS = ("sources", "dtypes", "relations", "written", "graph", "integers")
 _MOST = 10_000
 
 
-def question_to_json(asked: Asked, terms: TermsOut, number_of: Callable[[torch.Tensor, str], int]) -> Json:
+def question_to_json(asked: Asked, terms: TermsWriter, number_of: Callable[[torch.Tensor, str], int]) -> Json:
     """Return a question as JSON.
 
     Args:
@@ -50,12 +50,12 @@ def question_to_json(asked: Asked, terms: TermsOut, number_of: Callable[[torch.T
         "dtypes": [to_json(each) for each in asked.dtypes],
         "relations": list(asked.relations),
         "written": [number(each) for each in asked.written],
-        "graph": GraphOut(asked.graph, terms, number_of).json(),
+        "graph": GraphWriter(asked.graph, terms, number_of).json(),
         "integers": [list(each) for each in asked.integers],
     }
 
 
-def question_from_json(data: Json, terms: TermsIn, tensor: Callable[[int], torch.Tensor], leaves: int) -> Question:
+def question_from_json(data: Json, terms: TermsReader, tensor: Callable[[int], torch.Tensor], leaves: int) -> Question:
     """Return the question that :func:`question_to_json` wrote.
 
     Args:
@@ -74,7 +74,7 @@ def question_from_json(data: Json, terms: TermsIn, tensor: Callable[[int], torch
     kinds = tuple(from_json(each) for each in list_of(dtypes, _MOST))
     asked_for = tuple(text_of(each, 8) for each in list_of(relations, _MOST))
     outside = tuple(_outside(each, tensor) for each in list_of(written, _MOST))
-    computed = GraphIn(graph, terms, tensor, len(read)).graph()
+    computed = GraphReader(graph, terms, tensor, len(read)).graph()
     if len(kinds) != len(read) or not set(asked_for) <= COMPARE.keys():
         raise EntryError("a question of numbers that is none")
     whole = tuple(_integer(each, leaves) for each in list_of(integers, _MOST))

@@ -27,7 +27,7 @@ from meta_fns.torch_internals import OpOverload, OpOverloadPacket
 from symshape.calls.constant_keys import PLAIN, EqualityKey, constant_key
 from symshape.store.code_digests import code_digest
 from symshape.store.constants import Json, to_json
-from symshape.store.refusals import NotStorable
+from symshape.store.store_errors import NotStorable
 from symshape.tracing.state import process_groups, trusted
 
 _CONTAINERS = (list, dict, set, deque, bytearray, OrderedDict, defaultdict)
@@ -58,7 +58,7 @@ _NUMBERS = (int, float, complex, str, bytes)
 TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-class Describing:
+class Describer:
     """The description of objects; tensors that share memory get the same number, in order of appearance."""
 
     def __init__(self, with_documentation: bool = False) -> None:
@@ -102,14 +102,14 @@ def present(value: torch.Tensor) -> tuple[Any, ...]:
     )
 
 
-def _module(_: Describing, value: types.ModuleType) -> Json:
+def _module(_: Describer, value: types.ModuleType) -> Json:
     name = value.__name__
     if sys.modules.get(name) is not value and type(value).__module__ != "torch._ops":
         raise NotStorable(f"the module {name}, which is not imported by that name")
     return ["module", name]
 
 
-def _class(_: Describing, value: type) -> Json:
+def _class(_: Describer, value: type) -> Json:
     return ["class", *_name(value), [".".join(_name(each)) for each in value.__mro__[1:]]]
 
 
@@ -117,29 +117,29 @@ def _name(kind: type) -> tuple[str, str]:
     return str(kind.__module__), kind.__qualname__
 
 
-def _of_c(_: Describing, value: Any) -> Json:
+def _of_c(_: Describer, value: Any) -> Json:
     owner = getattr(value, "__objclass__", None)
     where = getattr(value, "__module__", None) if owner is None else ".".join(_name(owner))
     return ["of C", type(value).__name__, where, getattr(value, "__qualname__", None) or value.__name__]
 
 
-def _kind_only(_: Describing, value: Any) -> Json:
+def _kind_only(_: Describer, value: Any) -> Json:
     return ["a", *_name(type(value))]
 
 
-def _tuple(_: Describing, value: tuple[Any, ...]) -> Json:
+def _tuple(_: Describer, value: tuple[Any, ...]) -> Json:
     return ["tuple", len(value)]
 
 
-def _frozenset(_: Describing, value: frozenset[Any]) -> Json:
+def _frozenset(_: Describer, value: frozenset[Any]) -> Json:
     return ["frozenset", len(value)]
 
 
-def _member(_: Describing, value: enum.Enum) -> Json:
+def _member(_: Describer, value: enum.Enum) -> Json:
     return ["member", *_name(type(value)), value._name_, to_json(value._value_)]
 
 
-def _of_numbers(_: Describing, value: Any) -> Json:
+def _of_numbers(_: Describer, value: Any) -> Json:
     plain: Any
     if isinstance(value, int):  # past what the class does about conversions
         plain = int.__int__(value)
@@ -152,15 +152,15 @@ def _of_numbers(_: Describing, value: Any) -> Json:
     return ["number", *_name(type(value)), to_json(plain)]
 
 
-def _instance(_: Describing, value: Any) -> Json:
+def _instance(_: Describer, value: Any) -> Json:
     return ["object", *_name(type(value))]
 
 
-def _namespace(_: Describing, value: Any) -> Json:
+def _namespace(_: Describer, value: Any) -> Json:
     return ["namespace"]
 
 
-def _parts(_: Describing, value: Any) -> Json:
+def _parts(_: Describer, value: Any) -> Json:
     def unknown(each: Any) -> Any:
         raise NotStorable(f"an object that holds a {type(each).__module__}.{type(each).__qualname__}")
 
@@ -178,26 +178,26 @@ def flat_key(key: Any) -> Json:
     return to_json(key)
 
 
-def _code(_: Describing, value: types.CodeType) -> Json:
+def _code(_: Describer, value: types.CodeType) -> Json:
     return ["code", code_digest(value)]
 
 
-def _pattern(_: Describing, value: re.Pattern[Any]) -> Json:
+def _pattern(_: Describer, value: re.Pattern[Any]) -> Json:
     return ["pattern", to_json(value.pattern), value.flags]
 
 
-def _shown(_: Describing, value: Any) -> Json:
+def _shown(_: Describer, value: Any) -> Json:
     text = repr(value)
     if " at 0x" in text:
         raise NotStorable(f"a {type(value).__qualname__} that only an address tells apart")
     return ["shown", *_name(type(value)), text]
 
 
-def _variable(_: Describing, value: ContextVar[Any]) -> Json:
+def _variable(_: Describer, value: ContextVar[Any]) -> Json:
     return ["context variable", value.name]
 
 
-def _refuse(_: Describing, value: Any) -> Json:
+def _refuse(_: Describer, value: Any) -> Json:
     kind = type(value)
     raise NotStorable(f"an object of class {kind.__module__}.{kind.__qualname__}, whose content cannot be seen")
 
@@ -208,10 +208,10 @@ def _of_groups(words: list[Any] | None) -> list[Any]:
     return words
 
 
-Describe = Callable[[Describing, Any], Json]
+Describe = Callable[[Describer, Any], Json]
 
 _EXACT: dict[type, Describe] = {
-    types.FunctionType: Describing.function,
+    types.FunctionType: Describer.function,
     types.CodeType: _code,
     tuple: _tuple,
     frozenset: _frozenset,
@@ -233,7 +233,7 @@ _EXACT: dict[type, Describe] = {
     **dict.fromkeys(_CONTAINERS, _kind_only),
     **dict.fromkeys(_OF_C, _of_c),
     **dict.fromkeys(_TYPING, _shown),
-    **dict.fromkeys(TENSORS, Describing.tensor),
+    **dict.fromkeys(TENSORS, Describer.tensor),
 }
 _BY_KIND: dict[type, Describe] = dict(_EXACT)
 
@@ -284,7 +284,7 @@ def _is_of_c(kind: type) -> bool:
 
 
 @functools.cache
-def is_told_whole(kind: type) -> bool:
+def is_described_whole(kind: type) -> bool:
     """Return whether an object of a class is described with all that it holds.
 
     Methods that are trusted not to change read it unseen.

@@ -19,7 +19,7 @@ import attrs
 
 from symshape.errors import InputError
 from symshape.store.entry_format import LARGEST, digest_of
-from symshape.store.refusals import EntryError
+from symshape.store.store_errors import EntryError
 
 ENTRY, CERTIFICATE, ARTEFACT, _UNFINISHED = ".entry", ".certificate", ".artefact", ".unfinished"
 """The file name extensions of entries, certificates, artefacts and unfinished files."""
@@ -30,7 +30,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 @attrs.frozen
-class Kept:
+class StoredFile:
     """One stored file.
 
     Attributes:
@@ -132,13 +132,13 @@ class DiskStore:
         with contextlib.suppress(OSError):
             self._file(address, digest, kind).unlink()
 
-    def all(self, kind: str = ENTRY) -> Iterator[Kept]:
+    def all(self, kind: str = ENTRY) -> Iterator[StoredFile]:
         """Yield every file of a kind."""
         for folder in _entries_of(self.path):
             if _is_name(folder.name, 32):
                 yield from self._in(folder.name, kind)
 
-    def prune(self, most_bytes: int | None = None, *, unfinished_after: float = _FORSAKEN_AFTER) -> list[Kept]:
+    def prune(self, most_bytes: int | None = None, *, unfinished_after: float = _FORSAKEN_AFTER) -> list[StoredFile]:
         """Remove the least recently used files until at most so many bytes are left; return the removed files.
 
         Abandoned unfinished files are removed too.
@@ -188,13 +188,13 @@ class DiskStore:
                 continue
             raise EntryError(f"{place} {why} (DiskStore(..., shared=True) reads it)")
 
-    def _in(self, address: str, kind: str = ENTRY) -> Iterator[Kept]:
+    def _in(self, address: str, kind: str = ENTRY) -> Iterator[StoredFile]:
         for each in _entries_of(self.path / address) if _is_name(address, 32) else ():
             digest = each.name.removesuffix(kind)
             if each.name.endswith(kind) and _is_name(digest, 64):
                 with contextlib.suppress(OSError):
                     found = each.stat(follow_symlinks=False)
-                    yield Kept(address, digest, found.st_size, found.st_mtime, kind)
+                    yield StoredFile(address, digest, found.st_size, found.st_mtime, kind)
 
     def _make_room(self, address: str, newest: str, kind: str) -> None:
         here = sorted(self._in(address, kind), key=lambda each: each.used)

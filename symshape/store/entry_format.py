@@ -30,13 +30,13 @@ from symshape.store.constants import Json, exactly, fields_of, label_of, list_of
 from symshape.store.data_questions import question_from_json, question_to_json
 from symshape.store.descriptions import flat_key
 from symshape.store.environment import device_names
-from symshape.store.graph_reading import GraphIn, guard_set
-from symshape.store.graph_writing import GraphOut, guards_text
-from symshape.store.refusals import Differs, EntryError, NotStorable
-from symshape.store.state_reading import StateIn
-from symshape.store.state_writing import StateOut
+from symshape.store.graph_reading import GraphReader, guard_set
+from symshape.store.graph_writing import GraphWriter, guards_text
+from symshape.store.state_reading import StateReader
+from symshape.store.state_writing import StateWriter
+from symshape.store.store_errors import Differs, EntryError, NotStorable
 from symshape.store.symbols import symbol_from_json, symbol_to_json
-from symshape.store.terms import TermsIn, TermsOut
+from symshape.store.terms import TermsReader, TermsWriter
 from symshape.torch_internals import pytree
 from symshape.tracing.capture import between_traces
 from symshape.tracing.state.snapshot import State
@@ -50,7 +50,7 @@ _HEADER = ("format", "version", "function", "address", "environment", "structure
 
 
 @attrs.frozen(eq=False)
-class Built:
+class BuiltEntry:
     """The parts of an entry that need no call.
 
     Attributes:
@@ -71,7 +71,7 @@ class Built:
 
 
 @attrs.frozen(eq=False)
-class Stored:
+class StoredEntry:
     """One entry as it was read: what says for which calls it is, and the rest, not yet looked at.
 
     Attributes:
@@ -113,9 +113,9 @@ def to_bytes(
         raise NotStorable("a call that is given an object which is taken apart and written to (a cache of a model)")
     assert isinstance(program.state, State)
     structure = structure_to_json(call, program.modes)
-    state = StateOut(fn, program.state, call, call.leaves)
-    terms = TermsOut()
-    graph = GraphOut(program.graph, terms, state.number_of).json()
+    state = StateWriter(fn, program.state, call, call.leaves)
+    terms = TermsWriter()
+    graph = GraphWriter(program.graph, terms, state.number_of).json()
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -164,7 +164,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def read_header(content: bytes, digest: str | None = None) -> Stored:
+def read_header(content: bytes, digest: str | None = None) -> StoredEntry:
     """Read the header of a file.
 
     Raises:
@@ -184,7 +184,7 @@ def read_header(content: bytes, digest: str | None = None) -> Stored:
     if header.get("version") != VERSION:
         raise EntryError(f"version {str(header.get('version'))[:20]} is not supported; this is version {VERSION}")
     try:
-        return Stored(found, _typed(header), lines[1].decode())
+        return StoredEntry(found, _typed(header), lines[1].decode())
     except UnicodeDecodeError as error:
         raise EntryError("the file is damaged: it is no text") from error
 
@@ -232,19 +232,19 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no number")
 
 
-class Read:
+class EntryBody:
     """The body of an entry, read as far as is needed to know whether it fits a call.
 
     Raises:
         EntryError: (all methods) it is none.
     """
 
-    def __init__(self, stored: Stored) -> None:
+    def __init__(self, stored: StoredEntry) -> None:
         names = ("slots", "symbols", "conditions", "questions", "data", "documented", "objects", "checks", "graph",
                  "devices", "terms")  # fmt: skip
         found = dict(zip(names, fields_of(parsed_json(stored.body), *names), strict=True))
         self._stored, self._found = stored, found
-        self._terms = TermsIn(found["terms"])
+        self._terms = TermsReader(found["terms"])
         self.slots: list[Term] = [self._terms.term(each) for each in list_of(found["slots"])]
         self.guards: GuardSet = guard_set(found["conditions"])
         self.checks, self.objects = list_of(found["checks"]), list_of(found["objects"])
@@ -277,20 +277,20 @@ class Read:
                 return False
         return True
 
-    def compare(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> StateIn:
+    def compare(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> StateReader:
         """Find again everything that the entry read.
 
         Raises:
             Differs: something of it is not what it was.
         """
-        return StateIn(self.checks, self.objects, fn, leaves, self._found["documented"] is True)
+        return StateReader(self.checks, self.objects, fn, leaves, self._found["documented"] is True)
 
     def graph(self, tensors: Callable[[int], torch.Tensor]) -> Graph:
         """Return the graph, with the real tensors of these numbers."""
         return self._reading(tensors).graph()
 
-    def _reading(self, tensors: Callable[[int], torch.Tensor]) -> GraphIn:
-        return GraphIn(self._found["graph"], self._terms, tensors, self._leaves())
+    def _reading(self, tensors: Callable[[int], torch.Tensor]) -> GraphReader:
+        return GraphReader(self._found["graph"], self._terms, tensors, self._leaves())
 
     @property
     def asks_for_numbers(self) -> bool:
@@ -306,7 +306,7 @@ class Read:
         return len(list_of(fields_of(self._stored.header["structure"], *_STRUCTURE)[_STRUCTURE.index("leaves")]))
 
     @between_traces
-    def built(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> Built:
+    def built(self, fn: Callable[..., Any], leaves: Sequence[Any]) -> BuiltEntry:
         """Build the expensive parts of an entry, which do not depend on the sizes of a call.
 
         Args:
@@ -317,7 +317,7 @@ class Read:
             Differs: something that it read is not what it was.
         """
         if not self._whole:
-            return Read(self._stored).built(fn, leaves)
+            return EntryBody(self._stored).built(fn, leaves)
         state = self.compare(fn, leaves)
         reading = self._reading(state.tensor)
         graph = reading.graph()
@@ -327,10 +327,10 @@ class Read:
         positions = positions_among(self.slots)
         _check_symbols(graph, positions)
         parts = (graph, _specs(graph), compile_graph(graph, positions), self.data(state.tensor))
-        return Built(state.state(), state.holds, *parts)
+        return BuiltEntry(state.state(), state.holds, *parts)
 
     @between_traces
-    def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: Built | None = None) -> Program:
+    def program(self, fn: Callable[..., Any], call: Call, modes: Modes, built: BuiltEntry | None = None) -> Program:
         """Return the program for calls of this process; ``built`` if it was built before and still holds.
 
         Raises:
@@ -379,4 +379,4 @@ def _specs(graph: Graph) -> Any:
     return result_of(pytree.tree_unflatten(shown, graph.output_tree))
 
 
-__all__ = ["LARGEST", "NotStorable", "Read", "Stored", "digest_of", "parsed_json", "read_header", "to_bytes"]
+__all__ = ["LARGEST", "EntryBody", "NotStorable", "StoredEntry", "digest_of", "parsed_json", "read_header", "to_bytes"]

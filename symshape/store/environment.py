@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from symshape.store.own_sources import sources_digest
+from symshape.store.source_digest import sources_digest
 from symshape.tracing.state.flags import matmul_precision
 
 _TRUSTED = ("numpy", "sympy", "mpmath", "z3-solver")

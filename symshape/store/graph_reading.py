@@ -18,8 +18,8 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
 from symshape.store.constants import Json, exactly, fields_of, from_json, integer_of, label_of, list_of, text_of
 from symshape.store.graph_writing import COLLECTIVES, NAMESPACES, trusts_its_arguments, with_groups
-from symshape.store.refusals import Differs, EntryError
-from symshape.store.terms import TermsIn
+from symshape.store.store_errors import Differs, EntryError
+from symshape.store.terms import TermsReader
 from symshape.store.trees import tree_from_json
 from symshape.tracing.state import process_groups
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -31,11 +31,11 @@ _RESHAPE_ALIAS = torch.ops.aten._reshape_alias.default
 _BINDINGS = ("size", "item", "bool", "float")
 
 
-class GraphIn:
+class GraphReader:
     """One graph while it is read.
 
     Args:
-        data: what ``GraphOut`` wrote.
+        data: what ``GraphWriter`` wrote.
         terms: the table of formulas.
         tensors: the real tensor of each number that the state gave to one.
         leaves: how many leaves a call has.
@@ -47,7 +47,7 @@ class GraphIn:
         EntryError: (all methods) it is none.
     """
 
-    def __init__(self, data: Json, terms: TermsIn, tensors: Callable[[int], torch.Tensor], leaves: int) -> None:
+    def __init__(self, data: Json, terms: TermsReader, tensors: Callable[[int], torch.Tensor], leaves: int) -> None:
         self._data = data
         self._terms = terms
         self._tensors = tensors

@@ -21,8 +21,8 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.steps import Assertion, Lifted, Node, Value
 from symshape.store.constants import Json, to_json
-from symshape.store.refusals import NotStorable
-from symshape.store.terms import TermsOut
+from symshape.store.store_errors import NotStorable
+from symshape.store.terms import TermsWriter
 from symshape.store.trees import tree_to_json
 from symshape.tracing.state import process_groups
 
@@ -30,7 +30,7 @@ LARGEST_CONSTANTS = 1 << 20
 """The largest size, in bytes, of all tensors together that a program itself writes down."""
 
 
-class GraphOut:
+class GraphWriter:
     """One graph while it is written.
 
     Args:
@@ -39,7 +39,7 @@ class GraphOut:
         number_of: of a real tensor outside the arguments: its number among the objects that the state names.
     """
 
-    def __init__(self, graph: Graph, terms: TermsOut, number_of: Callable[[torch.Tensor, str], int]) -> None:
+    def __init__(self, graph: Graph, terms: TermsWriter, number_of: Callable[[torch.Tensor, str], int]) -> None:
         self._graph = graph
         self._terms = terms
         self._number_of = number_of
@@ -159,7 +159,7 @@ NAMESPACES = ("aten", COLLECTIVES)
 """The namespaces of the operators that entries may have."""
 
 
-def check_flows(program: Program) -> None:
+def refuse_control_flow(program: Program) -> None:
     """Check that a program consists of operators only.
 
     Raises:

@@ -20,9 +20,9 @@ from symshape import events
 from symshape.calls.arguments import Call, sources_of
 from symshape.errors import RankError, SymShapeError
 from symshape.graph.program import Program
-from symshape.store.keeping import Keeper
-from symshape.store.own_devices import with_own_devices
-from symshape.store.refusals import Differs, EntryError, NotStorable
+from symshape.store.function_entries import FunctionEntries
+from symshape.store.rank_devices import with_own_devices
+from symshape.store.store_errors import Differs, EntryError, NotStorable
 
 _SOON, _LATE = 0.001, 0.05
 """The seconds between two looks at the store, at first and later on."""
@@ -33,7 +33,7 @@ Get = Callable[[Sequence[Source], Sequence[Sequence[int]]], Program]
 """A stored program that serves these integers of other ranks too, or one traced with these sources as symbols."""
 
 
-class Board(Protocol):
+class KeyValueStore(Protocol):
     """A place where ranks write for each other: a key-value store of ``torch.distributed``."""
 
     def set(self, key: str, value: bytes | str) -> None:
@@ -64,7 +64,7 @@ class Ranks:
         group: Any = None,
         *,
         timeout: float = 300.0,
-        board: tuple[Board, int, int] | None = None,
+        board: tuple[KeyValueStore, int, int] | None = None,
     ) -> None:
         self.store = store
         self.timeout = timeout
@@ -74,7 +74,7 @@ class Ranks:
     def __repr__(self) -> str:
         return f"Ranks({self.store!r})"
 
-    def board(self) -> tuple[Board, int, int]:
+    def board(self) -> tuple[KeyValueStore, int, int]:
         """Return the key-value store, this rank, and the number of ranks.
 
         Raises:
@@ -110,11 +110,11 @@ class Meeting:
         timeout: seconds.
     """
 
-    def __init__(self, board: Board, rank: int, size: int, key: str, name: str, timeout: float) -> None:
+    def __init__(self, board: KeyValueStore, rank: int, size: int, key: str, name: str, timeout: float) -> None:
         self._board, self._rank, self._size, self._timeout = board, rank, size, timeout
         self._key, self._name = key, name
 
-    def program(self, keeper: Keeper, call: Call, values: Sequence[int], get: Get) -> Program:
+    def program(self, keeper: FunctionEntries, call: Call, values: Sequence[int], get: Get) -> Program:
         """Return the program for the first call of all ranks.
 
         Raises:
@@ -147,7 +147,7 @@ class Meeting:
             raise RankError(f"{self._name}: {end['wrong']}")
         return program
 
-    def _lead(self, keeper: Keeper, call: Call, get: Callable[[], Program]) -> Program:
+    def _lead(self, keeper: FunctionEntries, call: Call, get: Callable[[], Program]) -> Program:
         """Load or trace, and pass the entry to the others, or tell them why there is none."""
         try:
             program = get()
@@ -163,7 +163,9 @@ class Meeting:
         self._say("outcome", "")
         return program
 
-    def _follow(self, keeper: Keeper, call: Call, values: Sequence[int], get: Callable[[], Program]) -> Program:
+    def _follow(
+        self, keeper: FunctionEntries, call: Call, values: Sequence[int], get: Callable[[], Program]
+    ) -> Program:
         """Load the entry of rank 0; if it does not fit, load a stored one, or trace."""
         entry = self._hear("entry", 0, "compiles")
         program, reason = None, entry.get("reason", "rank 0's program is for other sizes, or for its own device")
@@ -283,4 +285,4 @@ def _short(text: str) -> str:
     return text if len(text) < 100 else f"{text[:24]}…"
 
 
-__all__ = ["Board", "Meeting", "Ranks"]
+__all__ = ["KeyValueStore", "Meeting", "Ranks"]

@@ -24,7 +24,7 @@ from symshape import events, forks
 from symshape.errors import InputError
 from symshape.store.disk import DiskStore
 from symshape.store.entry_format import LARGEST, digest_of
-from symshape.store.refusals import EntryError
+from symshape.store.store_errors import EntryError
 
 T = TypeVar("T")
 _PAUSE, _LONGEST_PAUSE = 5.0, 300.0

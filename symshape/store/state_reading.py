@@ -10,18 +10,18 @@ from typing import Any
 import torch
 
 from symshape.store.constants import Json, from_json, integer_of, label_of, list_of, to_json
-from symshape.store.descriptions import Describing, present
-from symshape.store.reaching import GROUPS, STEPS, Roots
-from symshape.store.refusals import Differs, EntryError, NotStorable
+from symshape.store.descriptions import Describer, present
+from symshape.store.object_paths import GROUPS, STEPS, Roots
+from symshape.store.store_errors import Differs, EntryError, NotStorable
 from symshape.tracing.state.places import MISSING, PLAIN, Container, Place, items_of
 from symshape.tracing.state.snapshot import State
 
 
-class StateIn:
+class StateReader:
     """The state that an entry read, found again in this process.
 
     Args:
-        checks: what ``StateOut`` wrote.
+        checks: what ``StateWriter`` wrote.
         objects: the descriptions that it wrote.
         fn: the function that is compiled.
         leaves: those of the call.
@@ -36,7 +36,7 @@ class StateIn:
         self, checks: Json, objects: Json, fn: Callable[..., Any], leaves: Sequence[Any], documented: bool
     ) -> None:
         self._descriptions = list_of(objects)
-        self._describing = Describing(documented)
+        self._describing = Describer(documented)
         self._bound: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._places: list[Place] = []

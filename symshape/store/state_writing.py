@@ -19,10 +19,10 @@ import torch
 from symshape.calls.arguments import Call, identity_of
 from symshape.store.code_digests import makes_sets, nested, reads_documentation
 from symshape.store.constants import Json, to_json
-from symshape.store.descriptions import Describing, is_told_whole
-from symshape.store.owners import Step, behind, owner_and_step
-from symshape.store.reaching import GROUPS, STEPS, flags_of_hooks
-from symshape.store.refusals import NotStorable
+from symshape.store.descriptions import Describer, is_described_whole
+from symshape.store.object_paths import GROUPS, STEPS, flags_of_hooks
+from symshape.store.place_owners import Step, behind, owner_and_step
+from symshape.store.store_errors import NotStorable
 from symshape.tracing.state import lookups, process_groups, trusted
 from symshape.tracing.state.places import MISSING, PLAIN, Container
 from symshape.tracing.state.recorder import TABLES
@@ -36,7 +36,7 @@ _GLOBAL = "torch.nn.modules.module"
 _HIDDEN_NAMES = frozenset({"id"})
 
 
-class StateOut:
+class StateWriter:
     """The state that one program read, while it is written.
 
     Attributes:
@@ -56,7 +56,7 @@ class StateOut:
         begun = [each for reference in state.begun if (each := reference()) is not None]
         self._codes = [each.__code__ for each in begun]
         self._check_code()
-        self._describing = Describing(any(map(reads_documentation, nested(self._codes))))
+        self._describing = Describer(any(map(reads_documentation, nested(self._codes))))
         self._sort(state)
         self._meet(fn, None, ("function", None))
         for position, key in enumerate(call.keys):
@@ -257,7 +257,7 @@ class StateOut:
             yield ("attributes", None), attributes
         if isinstance(value, torch.nn.Module):
             yield from self._of_module(value)
-        elif is_told_whole(kind):  # type: ignore[arg-type]
+        elif is_described_whole(kind):  # type: ignore[arg-type]
             yield from self._whole(value, attributes)
         if isinstance(value, types.FunctionType):
             yield from self._of_function(value)

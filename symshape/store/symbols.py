@@ -12,13 +12,13 @@ from guards.terms import arithmetic
 from symshape.dims import Policy
 from symshape.graph.program import Slot, Symbol
 from symshape.store.constants import Json, exactly, integer_of, label_of, list_of, text_of
-from symshape.store.refusals import EntryError
-from symshape.store.terms import TermsIn, TermsOut
+from symshape.store.store_errors import EntryError
+from symshape.store.terms import TermsReader, TermsWriter
 
 __all__ = ["symbol_from_json", "symbol_to_json"]
 
 
-def symbol_to_json(symbol: Symbol, slots: Sequence[Slot], terms: TermsOut) -> Json:
+def symbol_to_json(symbol: Symbol, slots: Sequence[Slot], terms: TermsWriter) -> Json:
     """Return a symbol as JSON, with its sources by their places among the slots."""
     sources = [each.source for each in slots]
     birth = None if symbol.birth is None else list(attrs.astuple(symbol.birth))
@@ -27,7 +27,7 @@ def symbol_to_json(symbol: Symbol, slots: Sequence[Slot], terms: TermsOut) -> Js
     return [symbol.name, symbol.hint, where, symbol.policy.value, birth, symbol.description, bounds]
 
 
-def symbol_from_json(data: Json, sources: Sequence[Source], terms: TermsIn) -> Symbol:
+def symbol_from_json(data: Json, sources: Sequence[Source], terms: TermsReader) -> Symbol:
     """Return a symbol, read from these sources.
 
     Raises:

@@ -9,12 +9,12 @@ from guards.sets.json_terms import term_from_json, term_to_json
 from guards.terms.term import Term
 from symshape.graph.float_terms import FUNCTIONS, FloatTerm
 from symshape.store.constants import Json, from_json, integer_of, list_of, text_of, to_json
-from symshape.store.refusals import EntryError
+from symshape.store.store_errors import EntryError
 
 _DEEPEST = 64
 
 
-class TermsOut:
+class TermsWriter:
     """The table while it is written.
 
     Attributes:
@@ -54,7 +54,7 @@ class TermsOut:
         return {"term": self.term(term)} if isinstance(term, Term) else to_json(value)
 
 
-class TermsIn:
+class TermsReader:
     """The table while it is read.
 
     Raises:

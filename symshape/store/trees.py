@@ -10,7 +10,7 @@ import torch
 
 from symshape.calls import object_arguments
 from symshape.store.constants import Json, exactly, from_json, list_of, text_of, to_json
-from symshape.store.refusals import EntryError, NotImported, NotStorable
+from symshape.store.store_errors import EntryError, NotImported, NotStorable
 from symshape.torch_internals import pytree
 
 _PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered": OrderedDict, "size": torch.Size}

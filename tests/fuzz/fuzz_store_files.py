@@ -35,7 +35,7 @@ import meta_fns
 import symshape
 from symshape.store.disk import DiskStore
 from symshape.store.entry_format import read_header
-from symshape.store.showing import checked
+from symshape.store.entry_text import checked
 from tests.fuzz.harness import Counterexample, Outcome, fuzz, fuzz_parser
 
 CANARY = "canary_of_fuzz"

@@ -16,12 +16,12 @@ from symshape.errors import SymShapeError
 from symshape.exploring.tables import Table
 from symshape.exploring.terminal import terminal_table
 from symshape.store.bundles import export_to, import_from
-from symshape.store.certificates import proven_again, records, why_not
-from symshape.store.disk import CERTIFICATE, DiskStore, Kept, default_path
+from symshape.store.certificates import certificate_records, prove_again, why_not
+from symshape.store.disk import CERTIFICATE, DiskStore, StoredFile, default_path
 from symshape.store.entry_format import read_header
-from symshape.store.refusals import EntryError
-from symshape.store.showing import checked
-from symshape.store.showing import show as show_entry
+from symshape.store.entry_text import checked
+from symshape.store.entry_text import show as show_entry
+from symshape.store.store_errors import EntryError
 
 _USAGE = 2
 _Where = Annotated[
@@ -94,10 +94,10 @@ def verify(
 def _verify_certificates(here: DiskStore, remove: bool) -> int:
     """Says of each certificate whether it holds; how many do not."""
     broken = 0
-    for kept, record in records(here):
+    for kept, record in certificate_records(here):
         why = str(record)
         if not isinstance(record, EntryError):
-            proof = proven_again(here, record)
+            proof = prove_again(here, record)
             if proof:
                 typer.echo(printable(f"{record.function} is closed for {record.text()}: proven in {proof.parts} parts"))
                 continue
@@ -150,7 +150,7 @@ def _store(path: Path | None) -> DiskStore:
     return DiskStore(default_path() if path is None else path)
 
 
-def _described(store: DiskStore, kept: Kept) -> tuple[str, str]:
+def _described(store: DiskStore, kept: StoredFile) -> tuple[str, str]:
     try:
         header = read_header(store.read(kept.address, kept.digest), kept.digest).header
     except (EntryError, OSError) as error:
@@ -158,7 +158,7 @@ def _described(store: DiskStore, kept: Kept) -> tuple[str, str]:
     return header["function"], ", ".join(header["slots"])[:60]
 
 
-def _age(kept: Kept) -> str:
+def _age(kept: StoredFile) -> str:
     seconds = max(0.0, time.time() - kept.used)
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:

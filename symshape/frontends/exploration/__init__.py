@@ -1,1 +1,3 @@
-"""Makes the records that a report shows (``symshape.exploring.records``) of guard sets, traces, caches and Dynamo's."""
+"""Makes the records that a report shows (``symshape.exploring.report_records``) of guard sets, traces, caches and
+Dynamo's.
+"""

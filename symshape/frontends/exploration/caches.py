@@ -11,7 +11,7 @@ from guards.terms import fold
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import number
 from guards.terms.term import Op
-from symshape.exploring.records import (
+from symshape.exploring.report_records import (
     EntryRecord,
     MomentRecord,
     PointRecord,

@@ -8,7 +8,7 @@ from guards.sets.guard import Guard
 from guards.sets.guard_set import GuardSet
 from guards.terms.arithmetic import split
 from guards.terms.term import Op
-from symshape.exploring.records import EntryRecord, Report, SlotRecord, Space
+from symshape.exploring.report_records import EntryRecord, Report, SlotRecord, Space
 from symshape.frontends.exploration.dynamo_guards import DynamoCache, DynamoEntry, read_dynamo
 from symshape.frontends.exploration.dynamo_targets import Target
 from symshape.frontends.exploration.origins import Origins

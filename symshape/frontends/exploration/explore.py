@@ -11,7 +11,7 @@ from guards.dispatch.tree import Tree
 from guards.sets.guard_set import GuardSet
 from symshape.errors import InputError
 from symshape.exploring.exploration import Exploration
-from symshape.exploring.records import Report
+from symshape.exploring.report_records import Report
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.compiled_module import compiled_of
 from symshape.frontends.exploration.caches import cache_report

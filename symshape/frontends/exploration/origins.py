@@ -7,7 +7,7 @@ import linecache
 import attrs
 
 from guards.sets.origin import Origin
-from symshape.exploring.records import OriginRecord
+from symshape.exploring.report_records import OriginRecord
 
 _AROUND = 2  # lines shown before and after the one that is meant
 _LONGEST = 400  # characters of a line

@@ -16,7 +16,7 @@ from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
 from symshape.cost.peak_memory import PeakMemory
 from symshape.errors import SymShapeError
-from symshape.exploring.records import (
+from symshape.exploring.report_records import (
     FormulaRecord,
     ProgramRecord,
     StepRecord,

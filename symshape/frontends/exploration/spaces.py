@@ -19,7 +19,7 @@ from guards.terms import arithmetic
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import EXACT, Tape
 from guards.terms.term import Op, Term
-from symshape.exploring.records import EntryRecord, GuardRecord, SlotRecord, Space, TapeRecord
+from symshape.exploring.report_records import EntryRecord, GuardRecord, SlotRecord, Space, TapeRecord
 from symshape.frontends.exploration.origins import Origins
 from symshape.graph.program import Program, given_name
 

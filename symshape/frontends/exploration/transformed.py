@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from guards.sets.sources import spelled
-from symshape.exploring.records import TransformedRecord, TransformedStepRecord
+from symshape.exploring.report_records import TransformedRecord, TransformedStepRecord
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.steps import Assertion, Node, Step, Value, map_argument

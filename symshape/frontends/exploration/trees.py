@@ -11,7 +11,7 @@ from guards.facts.facts import Facts
 from guards.sets.guard_set import GuardSet
 from guards.terms.arithmetic import symbol
 from guards.terms.tape import EXACT
-from symshape.exploring.records import BranchRecord, EntryRecord, PointRecord, SlotRecord, Space
+from symshape.exploring.report_records import BranchRecord, EntryRecord, PointRecord, SlotRecord, Space
 from symshape.frontends.exploration.origins import Origins
 from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 

@@ -12,10 +12,10 @@ from guards.sets.guard_set import GuardSet
 from guards.sets.sources import IntArg, Size, Stride
 from symshape.dims import Dim, Policy
 from symshape.store import certificates
-from symshape.store.certificates import NotCertifiable, Record, contract_of
+from symshape.store.certificates import CertificateRecord, NotCertifiable, contract_of
 from symshape.store.disk import CERTIFICATE, DiskStore
 from symshape.store.entry_format import read_header
-from symshape.store.refusals import EntryError
+from symshape.store.store_errors import EntryError
 from tests.symshape.store.storing import compiled, entries
 
 A, B, K = Size("x", 0), Size("y", 0), IntArg("k")
@@ -40,38 +40,40 @@ def rows(x: torch.Tensor) -> torch.Tensor:
     return x.view(-1, 4) * 2
 
 
-def _record(folder: Path) -> tuple[DiskStore, Record]:
+def _record(folder: Path) -> tuple[DiskStore, CertificateRecord]:
     compiled(rows, folder)(torch.ones(8))
     (path,) = entries(folder)
     header = read_header(path.read_bytes()).header
     contract = contract_of([A], [8], {A: Dim("n", max=100, multiple_of=4)})
-    return DiskStore(folder), Record("rows", path.parent.name, header["structure"], (A,), contract, (path.stem,))
+    return DiskStore(folder), CertificateRecord(
+        "rows", path.parent.name, header["structure"], (A,), contract, (path.stem,)
+    )
 
 
 def test_proof_from_entries(tmp_path: Path) -> None:
     store, record = _record(tmp_path)
-    assert certificates.proven_again(store, record)
+    assert certificates.prove_again(store, record)
     wider = attrs.evolve(record, contract=GuardSet(ranges={"v0": (0, 100)}))
-    proof = certificates.proven_again(store, wider)
+    proof = certificates.prove_again(store, wider)
     assert proof.covered is False
     assert proof.counterexample is not None
     assert proof.counterexample["v0"] % 4
     assert "x.size(0) = " in certificates.why_not(store, wider, proof)
     for other in (attrs.evolve(record, address="f" * 32), attrs.evolve(record, structure={})):
-        assert certificates.proven_again(store, other).covered is False  # these entries are for other calls
+        assert certificates.prove_again(store, other).covered is False  # these entries are for other calls
 
 
 def test_a_file_and_back(tmp_path: Path) -> None:
     store, record = _record(tmp_path)
-    digest = certificates.keep(store, record)
-    assert certificates.keep(store, record) == digest
-    ((kept, found),) = certificates.records(store)
+    digest = certificates.store_certificate(store, record)
+    assert certificates.store_certificate(store, record) == digest
+    ((kept, found),) = certificates.certificate_records(store)
     assert (kept.digest, kept.address) == (digest, record.address)
-    assert isinstance(found, Record)
+    assert isinstance(found, CertificateRecord)
     assert attrs.astuple(found, recurse=False) == attrs.astuple(record, recurse=False)
     assert found.text() == record.text() == "x.size(0) >= 0, x.size(0) <= 100, x.size(0) % 4 == 0"
     assert [each.digest for each in store.all()] == [record.entries[0]]  # it is no entry
-    assert not list(certificates.records(store, "0" * 32))
+    assert not list(certificates.certificate_records(store, "0" * 32))
     assert store.digests(record.address) == [record.entries[0]]
 
 
@@ -101,5 +103,5 @@ def test_one_that_lies_about_its_place(tmp_path: Path) -> None:
     store, record = _record(tmp_path)
     content = certificates.to_bytes(record)
     store.write("e" * 32, content, CERTIFICATE)
-    ((_, found),) = certificates.records(store)
+    ((_, found),) = certificates.certificate_records(store)
     assert isinstance(found, EntryError)

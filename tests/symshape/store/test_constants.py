@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symshape.store.constants import from_json, to_json
-from symshape.store.refusals import EntryError, NotStorable
+from symshape.store.store_errors import EntryError, NotStorable
 
 _LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.complex_numbers()

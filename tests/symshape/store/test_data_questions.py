@@ -13,8 +13,8 @@ import torch
 
 import symshape
 from symshape.store.entry_format import read_header
-from symshape.store.refusals import EntryError
-from symshape.store.showing import checked, show
+from symshape.store.entry_text import checked, show
+from symshape.store.store_errors import EntryError
 from tests.symshape.store.storing import compiled, counts, entries
 
 KEPT = torch.tensor(2.0)

@@ -15,10 +15,10 @@ import symshape
 from symshape.calls.arguments import flatten_call, values_of
 from symshape.calls.modes import modes
 from symshape.graph.program import Program
-from symshape.store.entry_format import Read, read_header, to_bytes
+from symshape.store.entry_format import EntryBody, read_header, to_bytes
+from symshape.store.entry_text import checked, show
 from symshape.store.environment import environment
-from symshape.store.refusals import Differs, EntryError, NotStorable
-from symshape.store.showing import checked, show
+from symshape.store.store_errors import Differs, EntryError, NotStorable
 
 SCALE = 1.5
 ADDRESS = "0" * 32
@@ -81,7 +81,7 @@ def _written(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Program, by
 def test_there_and_back(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
     program, content = _written(fn, args)
     call = flatten_call(fn, args, {})
-    read = Read(read_header(content))
+    read = EntryBody(read_header(content))
     values = values_of(call.leaves, call.keys)
     assert read.admits(values)
     again = read.program(fn, call, modes())
@@ -100,7 +100,7 @@ def test_there_and_back(fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
 
 def test_guards_are_asked() -> None:
     _, content = _written(_branch, (torch.ones(3, 4), 7))
-    read = Read(read_header(content))
+    read = EntryBody(read_header(content))
     assert read.admits((30, 4, 7))
     assert not read.admits((2, 4, 7))
     assert not read.admits((3, 4))
@@ -157,7 +157,7 @@ def _served(content: bytes) -> Any:
     fn, args = CASES[4]
     call = flatten_call(fn, args, {})
     try:
-        read = Read(read_header(content))
+        read = EntryBody(read_header(content))
         if not read.admits(values_of(call.leaves, call.keys)):
             return "other sizes"
         return read.program(fn, call, modes())

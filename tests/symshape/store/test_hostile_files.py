@@ -22,8 +22,8 @@ from symshape.frontends.cli.store_commands import list_entries, verify
 from symshape.graph.fast_calls import within_memory
 from symshape.store.certificates import from_bytes as certificate_from_bytes
 from symshape.store.entry_format import read_header
-from symshape.store.refusals import Differs, EntryError
-from symshape.store.showing import show
+from symshape.store.entry_text import show
+from symshape.store.store_errors import Differs, EntryError
 from tests.symshape.store.storing import compiled, entries, told
 
 ESCAPE = "\x1b]0;owned\x07\u202e\n  fake line\ud800\x9b31m"

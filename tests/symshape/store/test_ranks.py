@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 import symshape
-from symshape.store import descriptions, entry_format, keeping
+from symshape.store import descriptions, entry_format, function_entries
 from symshape.store.ranks import Ranks, _verdict
 from tests.symshape.store.rank_programs import together
 from tests.symshape.store.storing import compiled, counts
@@ -228,22 +228,22 @@ def test_ranks_have_devices_of_their_own() -> None:
 def test_a_helper_on_another_device_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1's tensors are on ``meta``, which stands for another accelerator: it traces for itself, or is told."""
     names = {"cpu": "cuda:0", "meta": "cuda:1"}
-    real = keeping.structure_to_json
+    real = function_entries.structure_to_json
 
     def numbered(call: Any, now: Any) -> Any:
         found = real(call, now)
         return {**found, "leaves": [[*each[:2], names[each[2]], *each[3:]] for each in found["leaves"]]}
 
-    monkeypatch.setattr(keeping, "structure_to_json", numbered)
+    monkeypatch.setattr(function_entries, "structure_to_json", numbered)
     monkeypatch.setattr(entry_format, "structure_to_json", numbered)
-    described = descriptions.Describing.of
+    described = descriptions.Describer.of
     here = {"cuda:0": "cpu", "cuda:1": "meta"}
 
     def of(self: Any, value: Any) -> Any:
         found = described(self, value)
         return [names.get(each, each) if type(each) is str else each for each in found]
 
-    monkeypatch.setattr(descriptions.Describing, "of", of)
+    monkeypatch.setattr(descriptions.Describer, "of", of)
 
     def run(rank: int, ranks: Ranks, other: bool) -> Any:
         with torch.device(here[f"cuda:{rank}"]):

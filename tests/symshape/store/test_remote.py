@@ -19,8 +19,8 @@ import torch
 import symshape
 from symshape import events
 from symshape.store.disk import DiskStore
-from symshape.store.refusals import EntryError
 from symshape.store.remote import Files, Redis, SharedStore, remote_of
+from symshape.store.store_errors import EntryError
 from tests.symshape.store.storing import compiled, counts, told
 
 ADDRESS = "a" * 32

@@ -10,7 +10,7 @@ import torch
 
 import symshape
 from guards import GuardSet, Tree
-from symshape.exploring.records import Report, Space
+from symshape.exploring.report_records import Report, Space
 
 
 def _texts(space: Space, entry: int = 0) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import symshape
-from symshape.exploring.records import TransformedRecord
+from symshape.exploring.report_records import TransformedRecord
 from symshape.frontends.exploration.transformed import merged
 
 

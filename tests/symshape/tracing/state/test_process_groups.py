@@ -14,7 +14,7 @@ import torch.distributed as dist
 import symshape
 from symshape import events
 from symshape.store.disk import DiskStore
-from symshape.store.showing import show
+from symshape.store.entry_text import show
 from tests.symshape.store.storing import compiled, counts, entries, told
 
 if not dist.is_available():

@@ -43,7 +43,7 @@ def sources_digest(kept: Path | None = None) -> str:
     return _made[0]
 
 
-def keep_digest(kept: Path) -> None:
+def cache_digest(kept: Path) -> None:
     """Cache the digest for later processes in a folder that has none yet."""
     if not kept.exists():
         digest_of(_folders(), kept)

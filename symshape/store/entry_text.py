@@ -11,8 +11,8 @@ import torch
 from guards.text.escaping import printable
 from symshape.graph.text import text
 from symshape.store.constants import Json, exactly, label_of, list_of
-from symshape.store.entry_format import Read, Stored, read_header
-from symshape.store.refusals import EntryError, NotImported
+from symshape.store.entry_format import EntryBody, StoredEntry, read_header
+from symshape.store.store_errors import EntryError, NotImported
 
 
 def show(content: bytes) -> str:
@@ -27,7 +27,7 @@ def show(content: bytes) -> str:
         return printable("\n".join(_lines(stored, read)), keep="\n")
 
 
-def _lines(stored: Stored, read: Read) -> list[str]:
+def _lines(stored: StoredEntry, read: EntryBody) -> list[str]:
     header = stored.header
     lines = [f"entry {stored.digest}", f"function: {header['function']}", "for calls with:"]
     lines += [f"  {each}" for each in header["slots"]]
@@ -54,14 +54,14 @@ def _damaged() -> Iterator[None]:
         raise EntryError(f"the file is damaged: {type(error).__name__}: {error}") from error
 
 
-def checked(stored: Stored) -> Read:
+def checked(stored: StoredEntry) -> EntryBody:
     """Return the body of an entry after a check: its formulas, guards and graph can be read.
 
     Raises:
         EntryError: it does not.
     """
     with _damaged():
-        read = Read(stored)
+        read = EntryBody(stored)
         with contextlib.suppress(NotImported):  # the rest of the graph was read before that
             read.graph(lambda _: torch.empty(0))
             read.data(lambda _: torch.empty(0))

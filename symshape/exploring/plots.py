@@ -8,7 +8,7 @@ from typing import Any
 from symshape.errors import InputError
 
 
-def plan_pictures(
+def plot_plan(
     symbols: Sequence[str],
     counts: Mapping[tuple[int, ...], int],
     caps: Sequence[tuple[int, ...]],

@@ -28,26 +28,26 @@ from symshape.store.addresses import Addresses, text_of
 from symshape.store.artefacts import ArtefactShelf, shelf_of
 from symshape.store.call_structure import structure_to_json, varying_floats
 from symshape.store.certificates import (
+    CertificateRecord,
     NotCertifiable,
-    Record,
+    certificate_records,
     certified,
     contract_of,
     entries_for,
-    keep,
-    proven_again,
-    records,
+    prove_again,
+    store_certificate,
     why_not,
 )
 from symshape.store.code_digests import code_digest
 from symshape.store.disk import CERTIFICATE, DiskStore
-from symshape.store.entry_format import Built, Read, Stored, read_header, to_bytes
+from symshape.store.entry_format import BuiltEntry, EntryBody, StoredEntry, read_header, to_bytes
 from symshape.store.entry_stores import EntryStore
 from symshape.store.environment import environment
-from symshape.store.graph_writing import check_flows
-from symshape.store.misses import BAKE, Asked, miss_error
-from symshape.store.own_devices import moved, with_own_devices
-from symshape.store.own_sources import keep_digest, sources_digest
-from symshape.store.refusals import Differs, EntryError, NotStorable
+from symshape.store.graph_writing import refuse_control_flow
+from symshape.store.miss_errors import BAKE, Asked, miss_error
+from symshape.store.rank_devices import moved, with_own_devices
+from symshape.store.source_digest import cache_digest, sources_digest
+from symshape.store.store_errors import Differs, EntryError, NotStorable
 from symshape.tracing.capture import between_traces
 from symshape.user_code import name_of
 
@@ -55,7 +55,7 @@ _MOST_READ = 256
 """The number of entries that are held in memory, as read."""
 
 
-class Keeper:
+class FunctionEntries:
     """The entries of one compiled function.
 
     Args:
@@ -70,11 +70,11 @@ class Keeper:
         self._name = name_of(fn)
         said = [options.specialize_zero_one, options.duck_shape, options.minimise_guards, repr(dynamic)]
         self._addresses = Addresses(fn, said)
-        self._read: dict[str, tuple[Stored, str]] = {}
+        self._read: dict[str, tuple[StoredEntry, str]] = {}
         self._wrong: set[str] = set()
         self._told: set[str] = set()
         self._differs: Mapping[str, str] = {}
-        self._ahead: dict[str, tuple[Read, Built]] = {}
+        self._ahead: dict[str, tuple[EntryBody, BuiltEntry]] = {}
         self._digests_of: WeakKeyDictionary[Program, str] = WeakKeyDictionary()
         self._lock = forks.lock()
         here = self._folder()
@@ -95,7 +95,7 @@ class Keeper:
         with contextlib.suppress(Exception):
             for digest in here.digests(address)[:1]:
                 stored = read_header(here.read(address, digest), digest)
-                read = Read(stored)
+                read = EntryBody(stored)
                 built = read.built(self._fn, ())
                 if built.state.unchanged():  # makes what checks it, too
                     self._read[digest] = stored, text_of(stored.header["structure"])
@@ -155,19 +155,19 @@ class Keeper:
         asked = Asked(self._name, sources_of(call), values, call.paths, structure, self._differs)
         return miss_error(asked, self._all(address), self._elsewhere(address), dict(surroundings))
 
-    def certificates(self) -> list[Record]:
+    def certificates(self) -> list[CertificateRecord]:
         """Yield the certificates of this function, each proven again from the existing entries.
 
         Raises:
             MissError: one cannot be; the message says which sizes, or which entry, are missing.
         """
         here = self._folder()
-        found: list[Record] = []
-        for kept, record in () if here is None else records(here, self._addresses.among(environment())):
+        found: list[CertificateRecord] = []
+        for kept, record in () if here is None else certificate_records(here, self._addresses.among(environment())):
             assert here is not None
             if isinstance(record, EntryError):
                 raise MissError(f"the certificate {kept.digest[:12]} of {here!r} cannot be used: {record}; {BAKE}")
-            proof = proven_again(here, record)
+            proof = prove_again(here, record)
             if not proof:
                 missing = {} if proof.counterexample is None else record.point(proof.counterexample)
                 raise MissError(f"{here!r} is no longer closed: {why_not(here, record, proof)}; {BAKE}", missing)
@@ -175,7 +175,7 @@ class Keeper:
             found.append(record)
         return found
 
-    def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[Record, Certificate]:
+    def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[CertificateRecord, Certificate]:
         """Prove that the entries of the store's folder serve all that was declared.
 
         A proof is stored beside the entries; certificates that no longer hold are removed.
@@ -199,11 +199,11 @@ class Keeper:
         if any(each.asks_for_numbers for each in entries.values()):
             raise NotCertifiable("the program branches on numbers in tensors, of which no proof about sizes knows")
         proof = certified(contract, sources, entries.values())
-        record = Record(self._name, address, structure, tuple(sources), contract, tuple(sorted(entries)))
+        record = CertificateRecord(self._name, address, structure, tuple(sources), contract, tuple(sorted(entries)))
         if proof:
-            keep(here, record)
-        for kept, other in records(here, address):
-            if isinstance(other, EntryError) or not proven_again(here, other):
+            store_certificate(here, record)
+        for kept, other in certificate_records(here, address):
+            if isinstance(other, EntryError) or not prove_again(here, other):
                 here.remove(kept.address, kept.digest, CERTIFICATE)
         return record, proof
 
@@ -234,9 +234,9 @@ class Keeper:
         if text_of(stored.header["environment"]) != text_of(dict(environment())):
             raise Differs("the version of Python, torch or symshape, or a flag of torch's,")
         if text_of(theirs) != text_of(mine):
-            Read(attrs.evolve(stored, body=moved(stored.body, theirs, mine))).compare(self._fn, call.leaves)
+            EntryBody(attrs.evolve(stored, body=moved(stored.body, theirs, mine))).compare(self._fn, call.leaves)
             return None
-        read = Read(stored)
+        read = EntryBody(stored)
         return read.program(self._fn, call, modes()) if read.admits(values) else None
 
     @between_traces
@@ -295,7 +295,7 @@ class Keeper:
         surroundings = environment()
         address = self._addresses.among(surroundings)
         try:
-            check_flows(program)
+            refuse_control_flow(program)
             content = to_bytes(program, self._fn, call, address, surroundings)
             if not program.state.unchanged():
                 raise NotStorable("what it read changed meanwhile")
@@ -310,7 +310,7 @@ class Keeper:
         self._digests_of[program] = digest
         here = self._folder()
         if here is not None and here.sources is not None:
-            keep_digest(here.sources)
+            cache_digest(here.sources)
         events.emit(events.Stored(self._name, digest, len(content)))
 
     def shelf(self, program: Program) -> ArtefactShelf | None:
@@ -324,13 +324,13 @@ class Keeper:
         here = getattr(self._store, "local", self._store)
         return here if isinstance(here, DiskStore) else None
 
-    def _all(self, address: str) -> Iterator[Stored]:
+    def _all(self, address: str) -> Iterator[StoredEntry]:
         """Yield the readable entries for an address."""
         for digest in self._digests(address):
             with contextlib.suppress(EntryError, OSError):
                 yield read_header(self._store.read(address, digest), digest)
 
-    def _elsewhere(self, address: str) -> Iterator[Stored]:
+    def _elsewhere(self, address: str) -> Iterator[StoredEntry]:
         """Yield the entries on this machine's disk for all other addresses."""
         here = self._folder()
         for each in () if here is None else here.all():
@@ -351,7 +351,7 @@ class Keeper:
             self._tell(f"could not be read: {error}")
             return []
 
-    def _known(self, address: str, digest: str) -> tuple[Stored, str]:
+    def _known(self, address: str, digest: str) -> tuple[StoredEntry, str]:
         """Return an entry, and the text of the structure of its calls."""
         with self._lock:
             known = self._read.get(digest)
@@ -364,7 +364,7 @@ class Keeper:
                 self._read[digest] = known
         return known
 
-    def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> Read | None:
+    def _fitting(self, address: str, digest: str, structure: str, surroundings: Mapping[str, Any]) -> EntryBody | None:
         """Return an entry for calls of this structure; None if it is for others."""
         stored, for_calls = self._known(address, digest)
         if for_calls != structure or stored.header["address"] != address:
@@ -372,9 +372,9 @@ class Keeper:
         if stored.header["environment"] != surroundings:
             return None
         ahead = self._ahead.get(digest)
-        return Read(stored) if ahead is None else ahead[0]
+        return EntryBody(stored) if ahead is None else ahead[0]
 
-    def _built(self, digest: str) -> Built | None:
+    def _built(self, digest: str) -> BuiltEntry | None:
         """Return the parts of an entry that were built before the first call, for one program, if they still hold."""
         _, built = self._ahead.pop(digest, (None, None))
         return built if built is not None and built.state.unchanged() and built.holds() else None
@@ -391,4 +391,4 @@ class Keeper:
             events.emit(events.StoreFailed(repr(self._store), what))
 
 
-__all__ = ["Keeper"]
+__all__ = ["FunctionEntries"]

@@ -9,15 +9,15 @@ import types
 from contextvars import ContextVar
 from typing import Any
 
-from symshape.store.reaching import GROUPS
-from symshape.store.refusals import NotStorable
+from symshape.store.object_paths import GROUPS
+from symshape.store.store_errors import NotStorable
 from symshape.tracing.state import direct, lookups
 from symshape.tracing.state.flags import FLAGS
 from symshape.tracing.state.loads import decimal_context
 from symshape.tracing.state.places import Answer, Attribute, Keys, Place, WeakAttribute
 
 Step = tuple[str, Any]
-"""A kind of step, and its key: see :mod:`symshape.store.reaching`."""
+"""A kind of step, and its key: see :mod:`symshape.store.object_paths`."""
 
 
 def behind(kind: type) -> Any:

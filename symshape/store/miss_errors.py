@@ -17,8 +17,8 @@ from guards.text.escaping import printable
 from symshape.errors import MissError
 from symshape.graph.program import Slot, slot_guards, slot_names
 from symshape.store.constants import Json
-from symshape.store.entry_format import Read, Stored
-from symshape.store.refusals import EntryError
+from symshape.store.entry_format import EntryBody, StoredEntry
+from symshape.store.store_errors import EntryError
 
 _MOST_SIZES, _MOST_ASKED = 8, 16
 BAKE = "bake the store again (symshape bake)"
@@ -61,7 +61,9 @@ class _Reason:
     nearest: Mapping[str, int] = attrs.field(factory=dict)
 
 
-def miss_error(asked: Asked, here: Iterable[Stored], elsewhere: Iterable[Stored], environment: Json) -> MissError:
+def miss_error(
+    asked: Asked, here: Iterable[StoredEntry], elsewhere: Iterable[StoredEntry], environment: Json
+) -> MissError:
     """Return the error for a call that no stored entry serves.
 
     Args:
@@ -83,7 +85,7 @@ def miss_error(asked: Asked, here: Iterable[Stored], elsewhere: Iterable[Stored]
     return MissError(f"no stored program serves {call}: {why}; {_ADVICE}", sizes)
 
 
-def _reason(asked: Asked, stored: Stored) -> _Reason | None:
+def _reason(asked: Asked, stored: StoredEntry) -> _Reason | None:
     """Return the reason why an entry does not serve the call; None for a damaged entry."""
     name = f"entry {stored.digest[:12]}"
     if stored.digest in asked.differs:
@@ -92,7 +94,7 @@ def _reason(asked: Asked, stored: Stored) -> _Reason | None:
         found = _structure_differences(stored.header["structure"], asked)
         return _Reason((2, len(found)), f"{printable(found[0])} ({name})")
     try:
-        read = Read(stored)
+        read = EntryBody(stored)
         if len(read.slots) != len(asked.sources):
             return None
         slots = [Slot(source, term) for source, term in zip(asked.sources, read.slots, strict=True)]
@@ -141,7 +143,7 @@ def _modes(modes: Any) -> str:
     return ", ".join([*parts, f"default device {device}"] if device else parts)
 
 
-def _surroundings(others: Sequence[Stored], environment: Any) -> str:
+def _surroundings(others: Sequence[StoredEntry], environment: Any) -> str:
     """Return the reason why entries of the function's name are at another address."""
     fewest: list[str] | None = None
     for each in others[:_MOST_ASKED]:

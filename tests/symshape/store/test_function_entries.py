@@ -18,7 +18,7 @@ import torch
 import symshape
 from symshape import events
 from symshape.store.disk import DiskStore
-from symshape.store.entry_format import Read
+from symshape.store.entry_format import EntryBody
 from tests.discovery import REPOSITORY
 from tests.symshape.store.storing import compiled, counts, entries, told
 
@@ -287,7 +287,7 @@ def test_an_entry_is_read_before_the_first_call(tmp_path: Path, monkeypatch: pyt
     x = torch.randn(5, 4)
     compiled(_Model(), tmp_path)(x)
     built: list[Any] = []
-    monkeypatch.setattr(Read, "built", lambda *args, of=Read.built: built.append(0) or of(*args))
+    monkeypatch.setattr(EntryBody, "built", lambda *args, of=EntryBody.built: built.append(0) or of(*args))
     second = compiled(_Model(), tmp_path)
     assert len(built) == 1
     torch.testing.assert_close(second(x[:3]), second.fn(x[:3]))

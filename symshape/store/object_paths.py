@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from symshape.store.refusals import Differs
+from symshape.store.store_errors import Differs
 from symshape.tracing.state import lookups, process_groups, trusted
 from symshape.tracing.state.flags import FLAGS
 from symshape.tracing.state.loads import decimal_context
