@@ -86,7 +86,7 @@ class ProgramError(SymShapeError, RuntimeError):
 class InternalError(SymShapeError):
     """Symshape's own code failed while it traced a program: a defect of symshape; report it with the function.
 
-    Without ``fullgraph=True`` the function runs as it is, as for other calls that cannot be traced.
+    Without ``fullgraph=True`` the function runs eagerly, as for other calls that cannot be traced.
     """
 
 

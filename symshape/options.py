@@ -52,52 +52,51 @@ class Options:
     Attributes:
         specialize_zero_one: sizes 0 and 1 become constants (PyTorch's habit); off by default.
         duck_shape: input sizes with equal hints share a symbol (PyTorch's habit); off by default.
-        max_entries: entries kept by one compiled function; the least recently used leaves first.
-        free_traces: traces for one structure of arguments (eight times as many for all) that need not pay.  After
-            that, calls with sizes that no program serves run the function itself, with one warning.  They are traced
-            once such calls have taken as long as a trace, with these sizes or with any; after each trace that serves
-            no other call, four times as long.  Beyond the first two, each trace also waits until time so far is within
-            the promise with it: at most 1.25 times eager's, and a second.  On a CUDA device the first call runs
-            eagerly, and a call in which a size that changes is 0 or 1 waits for such calls to pay for a trace.  Sizes
-            that were asked to be constants (``dynamic=False``, a description, ``mark_static``) use up none, nor does
-            anything with ``fullgraph=True``.  None: every call that no program serves is traced.
-        memo_size: exact argument tuples remembered for the quickest look-up.
-        max_cuda_graphs: CUDA graphs and padded buckets kept by one compiled function, of all its programs together; as
-            many again for each further piece of a program that runs in pieces.
-            What has saved least for its bytes leaves for what would have saved clearly more.  Other sizes run in a
-            larger bucket, or without a graph.
-        graph_memory: how many bytes these may take together (an int, or text like ``"2 GB"``): their buffers, their
-            results, and for each stream what the largest of them needs while it runs, counted from the sizes of their
-            tensors.  None for no limit.
-        outputs: ``"copy"``: results are the caller's own.  ``"borrow"``: results of padded programs lie in the memory
-            of their bucket and are right until the next call of the compiled function; nothing is copied, they
-            are not to be written to, and their strides may differ from eager's.
-        check_borrowed: for finding those that are used too late: borrowed results turn to NaN (or extreme integers)
-            at the next call.
+        max_entries: the largest number of entries of one compiled function; the least recently used is evicted first.
+        free_traces: the number of traces for one structure of arguments (and eight times as many in all) that need not
+            pay.  After that, calls with sizes that no program serves run the function eagerly, with one warning.
+            They are traced once such calls have taken as long as a trace, with these sizes or with any; after each
+            trace that serves no other call, four times as long.  Beyond the first two, each trace also waits until the
+            time so far is within the promise with it: at most 1.25 times eager's, and a second.  On a CUDA device the
+            first calls run eagerly, and a call in which a size that changes is 0 or 1 waits until such calls pay for a
+            trace.  Sizes that were declared constant (``dynamic=False``, a description, ``mark_static``) do not count,
+            nor do traces with ``fullgraph=True``.  None: every call that no program serves is traced.
+        memo_size: the number of exact argument tuples that are remembered for the quickest look-up.
+        max_cuda_graphs: the largest number of CUDA graphs and padded buckets of one compiled function, of all its
+            programs together; as many again for each further piece of a program that runs in pieces.  The graph
+            that has saved least for its bytes is evicted for one that would have saved clearly more; a graph in use
+            never is.  A call without a graph runs in a larger bucket, or without a graph.
+        graph_memory: the largest number of bytes that these take together (an int, or text like ``"2 GB"``): their
+            buffers, their results, and for each stream the largest workspace, counted from the sizes of their tensors.
+            None for no limit.
+        outputs: ``"copy"``: results are the caller's own.  ``"borrow"``: results of padded programs are in the memory
+            of their bucket, and valid until the next call of the compiled function.  Nothing is copied.  They must not
+            be written to, and their strides may differ from eager's.
+        check_borrowed: debugging of borrowed results: at the next call they turn to NaN (or extreme integers).
         randomness: ``"eager"``: random numbers are those that eager draws from the same seed; programs that draw them
-            for padded sizes are not padded.  ``"any"``: other numbers of the same distribution will do, as many as the
-            padded program draws; they follow ``torch.manual_seed`` and differ from call to call.
+            for padded sizes are not padded.  ``"any"``: other numbers of the same distribution are accepted, as many as
+            the padded program draws; they follow ``torch.manual_seed`` and differ from call to call.
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
-        kernels: whose kernels padded programs run.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles a program
-            with symbolic capacities at the first call, which waits, and again where what it assumed does not hold
-            (twelve times at most); each bucket runs what is faster there, timed.
-            ``"auto"``: the same, but calls wait for no compiler: only ``warm_up`` compiles.  ``"background"``: a
-            process beside this one compiles while calls run eager's kernels; a bucket has Inductor's once they are
-            there and its calls have lost what another capture takes (``settle`` waits for them, and captures them
-            all).  On CUDA that process has a context of its own on the device while it is at work.
-        plain_calls: with ``runner="auto"``, on the CPU: now and then calls are timed both ways, and where the function
-            itself is clearly faster than its programs (a function of a few small ops), it serves the next thousand
-            calls or more, then it is timed again.  Nothing is traced meanwhile, nor are sizes counted for
-            ``Compiled.traffic``.  Training through ``torch.compile`` runs the graph as Dynamo made it on the CPU, and
-            on a GPU where nothing of forward and backward is recorded or steps are faster so, timed both ways.
-            False: calls that a program can serve are served by it, but for those under saved-tensor hooks (a
-            checkpoint's), which run the function itself unless ``fullgraph`` was asked for.
-        store: where programs are kept between processes: ``True`` for this user's folder of caches, a path, or a store.
-            Of use with ``symshape.compile``.
+        kernels: the kernels of padded programs.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles a program
+            with symbolic capacities at the first call, which waits, and again where its assumptions do not hold (twelve
+            times at most); each bucket runs the faster kernels, by measured times.  ``"auto"``: the same, but calls
+            never wait for the compiler: only ``warm_up`` compiles.  ``"background"``: another process compiles while
+            calls run eager's kernels.  A bucket switches to Inductor's kernels once they exist and its calls have lost
+            as much time as another capture takes (``settle`` waits for them, and captures them all).  On CUDA that
+            process has a context of its own on the device while it works.
+        plain_calls: with ``runner="auto"``, on the CPU: now and then calls are timed both ways.  Where eager is clearly
+            faster than the programs (a function of a few small ops), it serves the next thousand calls or more, and is
+            then timed again.  Meanwhile nothing is traced, and no sizes are counted for ``Compiled.traffic``.  Training
+            through ``torch.compile`` runs Dynamo's graph on the CPU.  It does so on a GPU too where nothing of forward
+            and backward is recorded, or where steps are measured to be faster so.  False: programs serve every call
+            that they can, except calls under saved-tensor hooks (a checkpoint's); these run eagerly unless
+            ``fullgraph`` was asked for.
+        store: where programs are stored between processes: ``True`` for this user's folder of caches, a path, or a
+            store.  Of use with ``symshape.compile``.
         on_miss: ``"trace"``: a call that no program serves is traced.  ``"error"``: it raises
-            :class:`symshape.MissError`, which names the sizes and the nearest program, and nothing is ever traced, nor
-            run as it is: all programs come from the ``store`` (see :func:`symshape.bake`).
+            :class:`symshape.MissError`, which names the sizes and the nearest program.  Then nothing is ever traced or
+            run eagerly: all programs come from the ``store`` (see :func:`symshape.bake`).
         minimise_guards: guards that the others imply are dropped (validated by Z3, kept on unknown).
     """
 

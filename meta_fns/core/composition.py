@@ -1,4 +1,4 @@
-"""Composite operators: those that torch defines by others and takes apart before any rule is asked.
+"""Composite operators: those that torch decomposes into others before any rule is asked.
 
 The tracer never meets them; people name them (``aten.matmul``, ``aten.conv2d``). So their rules stand apart from the
 registry: ``meta_fns.infer`` alone looks here, after it.

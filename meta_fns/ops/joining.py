@@ -111,7 +111,7 @@ def stack(tensors: Sequence[TensorSpec], dim: int = 0) -> TensorSpec:
         return TensorSpec.contiguous(sizes, dtype, first.device)
     joined = (*first.sizes[:at], len(tensors) * first.sizes[at], *first.sizes[at + 1 :])
     strides = view_strides(joined, layout.channels_last_strides(joined), sizes)
-    assert strides is not None, "one dimension can always be taken apart"
+    assert strides is not None, "one dimension can always be split"
     return TensorSpec(sizes, strides, 0, dtype, first.device)
 
 

@@ -90,7 +90,7 @@ def fused_on_device(
         plain["attn_bias"] = added_to_scores(emit, query, key, bias)
     positional = [plain.pop(name) for name in names[3 : 3 + len(args)]]
     made = emit.call(emit.op, *_tensors(query, key, value), *positional, **plain)
-    if elsewhere or given.get("dropout_p"):  # what is dropped hangs on where it lies in memory
+    if elsewhere or given.get("dropout_p"):  # the dropped elements depend on their place in memory
         return (_result(made[0], query, value), *(None for _ in made[1:]))
     if emit.op is not _EFFICIENT:
         return _results(emit, query, value, made, _rows_of(emit, emit.op, made[1], query))

@@ -78,7 +78,7 @@ class _IntKey:
 
 class _RecordKey:
     def __repr__(self) -> str:
-        return "an object that is taken apart"
+        return "an object that is flattened into its attributes"
 
 
 INT_KEY = _IntKey()

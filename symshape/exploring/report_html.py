@@ -84,7 +84,7 @@ def _outputs(entry: EntryRecord, report: Report) -> str:
 def _serving(entry: EntryRecord) -> str:
     """Return the buckets of padded programs with their figures, and below them the sizes that came for each symbol."""
     rows = [_bucket_row(part, bucket) for part in entry.serving for bucket in part.buckets[:_MOST]]
-    rows += [_as_it_is(part) for part in entry.serving if not part.buckets]
+    rows += [_unpadded(part) for part in entry.serving if not part.buckets]
     if not rows:
         return ""
     columns = ("part", "bucket", "calls", "waste", "captured", "memory", "a replay")
@@ -101,7 +101,7 @@ def _bucket_row(part: ServingRecord, bucket: BucketRecord) -> tuple[str, ...]:
     return part.part or "all", bucket.sizes, calls, waste, captured, bucket.memory, replays
 
 
-def _as_it_is(part: ServingRecord) -> tuple[str, ...]:
+def _unpadded(part: ServingRecord) -> tuple[str, ...]:
     return part.part or "all", "", "", "", "", "", "runs as it is" if part.reasons else part.runner
 
 

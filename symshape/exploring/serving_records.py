@@ -42,7 +42,7 @@ class ServingRecord:
         buckets: one for each range of sizes.
         notes: what else came of its calls.
         padding: what came of each symbol: padded, with what repairs, or refused, with the line and what would help.
-        reasons: why it runs as it is, with the user's lines; nothing where it is padded.
+        reasons: why it runs unpadded, with the user's lines; nothing where it is padded.
     """
 
     part: str

@@ -68,7 +68,7 @@ def _key_to_json(key: LeafKey) -> Json:
     if key is INT_KEY:
         return ["int"]
     if key is RECORD_KEY:
-        raise NotStorable("a call that is given an object which is taken apart and written to (a cache of a model)")
+        raise NotStorable("a call with an object argument that the program writes to (a model's cache)")
     if identity_of(key) is not None:  # what it is stands among the checks of the state
         return ["object"]
     return ["constant", flat_key(getattr(key, "alike", None))]

@@ -110,7 +110,7 @@ def to_bytes(
     if program.given is not None:
         raise NotStorable("a program that writes to, or gives back, a list or dictionary among its arguments")
     if call.has_records:
-        raise NotStorable("a call that is given an object which is taken apart and written to (a cache of a model)")
+        raise NotStorable("a call with an object argument that the program writes to (a model's cache)")
     assert isinstance(program.state, State)
     structure = structure_to_json(call, program.modes)
     state = StateWriter(fn, program.state, call, call.leaves)

@@ -54,7 +54,7 @@ def tree_from_json(data: Json, depth: int = 0) -> pytree.TreeSpec:
 
 def _class_name(kind: Any) -> str:
     if kind in object_arguments.STAND_INS:
-        raise NotStorable("a call that is given an object which is taken apart and written to (a cache of a model)")
+        raise NotStorable("a call with an object argument that the program writes to (a model's cache)")
     name = f"{kind.__module__}:{kind.__qualname__}"
     if _found(name) is not kind:
         raise NotStorable(f"the class {kind.__module__}.{kind.__qualname__} of a container, which no name leads to")

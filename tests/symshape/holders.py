@@ -10,7 +10,7 @@ import torch
 
 @dataclasses.dataclass
 class Holder:
-    """An argument that is taken apart."""
+    """An argument that is flattened."""
 
     x: torch.Tensor
     index: torch.Tensor

@@ -1,4 +1,4 @@
-"""Calls taken apart: leaves, paths in the caller's words, what must be equal, and the integers that are read."""
+"""Calls flattened: leaves, paths in the caller's words, what must be equal, and the integers that are read."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_what_is_no_constant() -> None:
         object(),
         slice([1], 2),
     ):
-        assert constant(each) is None, "unhashable, taken apart, or kept alive by its key"
+        assert constant(each) is None, "unhashable, flattened, or kept alive by its key"
 
 
 @pytest.mark.usefixtures("_classes")

@@ -15,7 +15,7 @@ import symshape
 
 @dataclasses.dataclass
 class Held:
-    """An argument that is taken apart."""
+    """An argument that is flattened."""
 
     a: torch.Tensor
     k: int = 1

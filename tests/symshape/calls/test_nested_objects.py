@@ -158,7 +158,7 @@ def _near(value: Any, rng: random.Random) -> Any:
 
 
 def _readable(rng: random.Random) -> Any:
-    """Not a frozen object with something in it that has no hash, and no tensor: it is neither taken apart nor known."""
+    """Not a frozen object with something in it that has no hash, and no tensor: it is neither flattened nor known."""
     while True:
         value = _value(rng)
         with contextlib.suppress(InputError):

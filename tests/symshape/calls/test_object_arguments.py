@@ -1,4 +1,4 @@
-"""Caches taken apart: their leaves, paths and keys, and the objects that are made of them again."""
+"""Caches flattened: their leaves, paths and keys, and the objects that are made of them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dataclasses, attrs classes, namespaces and objects of the user's as arguments: taken apart where that is sound."""
+"""Dataclasses, attrs classes, namespaces and objects of the user's as arguments: flattened where that is sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes that are given properties and methods after objects of them were taken apart, or made while tracing.
+"""Classes that are given properties and methods after objects of them were flattened, or made while tracing.
 
 Each program is called some times with new objects; then somebody writes to their class, and what the program says of
 the objects that come after that is compared with eager.

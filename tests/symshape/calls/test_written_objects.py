@@ -1,4 +1,4 @@
-"""Objects of the user's that a program writes to: taken apart from the first on, where they hold nothing but data."""
+"""Objects of the user's that a program writes to: flattened from the first on, where they hold nothing but data."""
 
 from __future__ import annotations
 
