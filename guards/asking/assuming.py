@@ -31,7 +31,7 @@ class Assumptions:
         self.required: list[Term] = []
 
     def require(self, condition: Term) -> None:
-        """Assumes a condition from now on, and remembers it."""
+        """Assume a condition from now on, and remember it."""
         self.facts = self.facts.assume(condition)
         self.required.append(condition)
 

@@ -137,5 +137,5 @@ def unknown_name(name: str, named: Collection[str]) -> str:
 
 
 def forget_assumptions() -> None:
-    """Empties the cache of facts by what was written."""
+    """Empty the cache of facts by what was written."""
     _kept.clear()

@@ -18,6 +18,6 @@ def counters() -> dict[str, int]:
 
 
 def reset_counters() -> None:
-    """Sets all counters to zero."""
+    """Set all counters to zero."""
     for rung in COUNTS:
         COUNTS[rung] = 0

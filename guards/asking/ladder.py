@@ -78,7 +78,7 @@ RUNGS = tuple(dict.fromkeys(["constant", "memo", *[name for name in WORDS if nam
 
 
 def climb_up(component: Component, condition: Term, effort: Effort, only: bool | None) -> Climb:
-    """Asks one rung after the other until one of them ends the climb."""
+    """Ask one rung after the other until one of them ends the climb."""
     climb = Climb(component, condition, only)
     for rung in LADDER:
         if rung.effort > effort:

@@ -96,7 +96,7 @@ def parse(text: Any) -> Term:
 
 
 def forget_texts() -> None:
-    """Empties the cache of texts."""
+    """Empty the cache of texts."""
     _cache.clear()
 
 

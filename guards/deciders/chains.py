@@ -77,7 +77,7 @@ class Network:
         return lo, hi
 
     def _add(self, form: Monomials, sign: int, most: int) -> None:
-        """Adds what ``sign * form <= most`` says of each two of its terms."""
+        """Add the edges that ``sign * form <= most`` implies between each two of its terms."""
         parts = [(self.node(m) | (sign * c < 0), abs(c)) for m, c in form]
         for i, (one, a) in enumerate(parts):
             for j, (other, b) in enumerate(parts):

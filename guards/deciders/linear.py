@@ -89,7 +89,7 @@ class Tableau:
         return made
 
     def restrict(self, variable: int, lo: int | None, hi: int | None) -> bool:
-        """Tightens the bounds of a variable; False when they become empty."""
+        """Tighten the bounds of a variable; return False when they become empty."""
         old_lo, old_hi = self.lower[variable], self.upper[variable]
         if lo is not None and (old_lo is None or lo > old_lo):
             self.lower[variable] = old_lo = lo
@@ -115,7 +115,7 @@ class Tableau:
         return (self.value[variable], 1) if row is None else (self.numerator(row[1]), row[0])
 
     def feasible(self) -> bool:
-        """Moves to a point within all bounds; False when there is none.
+        """Move to a point within all bounds; return False when there is none.
 
         Raises:
             OutOfBudget: before that was found out.

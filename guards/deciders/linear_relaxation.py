@@ -100,7 +100,7 @@ class Relaxation:
     # -- building -----------------------------------------------------------------------------------------------------
 
     def add(self, formula: Term) -> bool:
-        """Adds a formula; False when that is at once impossible."""
+        """Add a formula; return False when that is at once impossible."""
         op = formula.op
         if op is Op.LE:
             return self._add_le(formula.args[0])
@@ -124,7 +124,7 @@ class Relaxation:
         return self.restrict(constant, items, None, 0)
 
     def add_zero(self, term: Term) -> bool:
-        """Adds ``term == 0``."""
+        """Add ``term == 0``."""
         constant, items = arithmetic.split(term)
         if not items:
             return constant == 0
@@ -138,14 +138,14 @@ class Relaxation:
         return self.tableau.restrict(self.tableau.form(form), low, high)
 
     def ensure_all(self, term: Term) -> None:
-        """Gives all monomials of a term variables."""
+        """Give a variable to each monomial of a term."""
         index = self.tableau.index
         for monomial, _ in arithmetic.split(term)[1]:
             if monomial not in index:
                 self.ensure(monomial)
 
     def ensure(self, monomial: Term) -> None:
-        """Gives a monomial a variable, and adds what is known of it by itself."""
+        """Give a variable to a monomial, and add what is known of the monomial alone."""
         tableau = self.tableau
         if monomial in tableau.index:
             return
@@ -197,7 +197,7 @@ class Relaxation:
             self._bound_form(arithmetic.sub(arithmetic.sub(slack, divisor), 1), 0, None)
 
     def _describe_carries(self, quotient: Term) -> None:
-        """Adds that ``(a + b) // n`` is ``a // n + b // n`` or one more, for quotients by one term that are here."""
+        """Add that ``(a + b) // n`` is ``a // n + b // n`` or one more, for the present quotients by one term."""
         dividend, divisor = quotient.args
         index = self.tableau.index
         others = [m for m in index if m.op is Op.FLOORDIV and m.args[1] is divisor and m is not quotient]
@@ -219,7 +219,7 @@ class Relaxation:
         return rewritten(self.component, division.floordiv(dividend, divisor))
 
     def _bound_form(self, term: Term, lo: int | None, hi: int | None) -> bool:
-        """Adds ``lo <= term <= hi``."""
+        """Add ``lo <= term <= hi``."""
         constant, items = arithmetic.split(term)
         if not items:
             return (lo is None or lo <= constant) and (hi is None or constant <= hi)
@@ -231,7 +231,7 @@ class Relaxation:
         return self.restrict(constant, items, lo, hi)
 
     def take_facts(self, about: Iterable[Term] = ()) -> bool:
-        """Adds what the component knows about the monomials here, the symbols ``about``, and what these are tied to."""
+        """Add what the component knows about the monomials here, the symbols ``about``, and what these are tied to."""
         component, index = self.component, self.tableau.index
         symbols: set[Term] = set(about)
         for monomial in index:

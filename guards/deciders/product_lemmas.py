@@ -59,7 +59,7 @@ def _products_hold(node: Relaxation) -> bool:
 
 
 def _lemma(node: Relaxation, constant: int, items: Iterable[tuple[Term, int]]) -> bool | None:
-    """Adds ``constant + items >= 0`` if the present point violates it; None when that is impossible."""
+    """Add ``constant + items >= 0`` if the present point violates it; return None when that is impossible."""
     node.budget.lemmas -= 1
     if node.budget.lemmas < 0:
         raise OutOfBudget
@@ -76,7 +76,7 @@ def _lemma(node: Relaxation, constant: int, items: Iterable[tuple[Term, int]]) -
 
 
 def _multiply_bounds(node: Relaxation) -> bool | None:
-    """Adds products of the bounds of factors that the present point violates."""
+    """Add products of the bounds of factors that the present point violates."""
     added = False
     for product in list(node.products):
         atoms = arithmetic.factors(product)
@@ -118,7 +118,7 @@ def _multiply_squares(node: Relaxation, product: Term, u: Term, v: Term) -> bool
 
 
 def _multiply_rows(node: Relaxation, attempt: int) -> bool | None:
-    """Multiplies constraints with bounds of atoms where the result names at most ``attempt`` new monomials."""
+    """Multiply constraints with bounds of atoms where the result names at most ``attempt`` new monomials."""
     atoms: dict[Term, None] = {}
     for product in node.products:
         atoms.update(dict.fromkeys(arithmetic.factors(product)))
@@ -169,7 +169,7 @@ def _add_multiple(
     equal: bool,
     most: int,
 ) -> bool | None:
-    """Adds ``(constant + items) * (number + factor) >= 0`` where that names at most ``most`` new monomials."""
+    """Add ``(constant + items) * (number + factor) >= 0`` where that names at most ``most`` new monomials."""
     index = node.tableau.index
     merged = _multiplied(constant, items, number, factor)
     unknown = [m for m in merged if m is not arithmetic.ONE and m not in index]

@@ -55,7 +55,7 @@ class Found:
         self.values: list[Values] = []
 
     def more(self, component: Component) -> bool:
-        """Looks for one more; whether there is one."""
+        """Look for one more point; return whether there is one."""
         while self.inherited and len(self.values) < POINTS:
             point, count = self.inherited.pop()
             if satisfies(point, self.conditions[count:]):

@@ -101,7 +101,7 @@ def _into_steps(node: Steps, record: Record, compiler: Compiler) -> Node:
 
 
 def _cut(bounds: list[int], branches: list[Any], limits: Pair) -> tuple[int, int]:
-    """Makes the ends of a range bounds of segments; answers the segments ``start`` to ``stop - 1`` that it covers."""
+    """Make the ends of a range bounds of segments; return the segments ``start`` to ``stop - 1`` that it covers."""
     low, high = limits
     start, stop = 0, len(branches)
     if low is not None:

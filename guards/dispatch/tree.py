@@ -104,7 +104,7 @@ class Tree(Generic[E]):
         return None if found is None else found.entry
 
     def insert(self, guard_set: GuardSet, entry: E) -> None:
-        """Adds an entry behind all that are there.
+        """Add an entry behind all that are there.
 
         Raises:
             GuardsError: the guards speak about a symbol that has no slot.
@@ -123,7 +123,7 @@ class Tree(Generic[E]):
                 self._publish(insert(self._root, record, self._compiler))
 
     def remove(self, entry: E) -> None:
-        """Takes out every guard set that leads to ``entry`` (the same object).
+        """Take out every guard set that leads to ``entry`` (the same object).
 
         Raises:
             Missing: there is none.

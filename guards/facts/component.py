@@ -82,7 +82,7 @@ class Component:
         return made
 
     def _take(self, other: Component) -> None:
-        """Learns what a component of some of the declared symbols knows."""
+        """Learn what a component of some of the declared symbols knows."""
         if other.rewrites:
             for symbol in other.declared:
                 self.ranges.pop(symbol, None)

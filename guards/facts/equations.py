@@ -37,7 +37,7 @@ def solved(learning: Learning, term: Term) -> tuple[Term, Term] | None:
 
 
 def _parametrised(learning: Learning, constant: int, items: Monomials) -> tuple[Term, Term] | None:
-    """Solves an equation without unit coefficients by a new symbol (as Pugh's Omega test does)."""
+    """Solve an equation without unit coefficients by a new symbol (as Pugh's Omega test does)."""
     if len(items) < 2:
         return None
     atom, coefficient = min(items, key=lambda item: (abs(item[1]), item[0].op is not Op.SYMBOL))
@@ -74,7 +74,7 @@ def _meaning(learning: Learning, atom: Term, value: Term) -> list[Term]:
 
 
 def _divided(learning: Learning, remainder: Term, offset: int) -> tuple[Term, Term] | None:
-    """Solves ``a % b + offset == 0`` for a symbol in ``a`` by a new symbol, in effect for ``a // b``."""
+    """Solve ``a % b + offset == 0`` for a symbol in ``a`` by a new symbol, in effect for ``a // b``."""
     component = learning.component
     dividend, divisor = remainder.args
     lo, hi = component.bounds(remainder)
@@ -114,7 +114,7 @@ def _divided(learning: Learning, remainder: Term, offset: int) -> tuple[Term, Te
 
 
 def _divided_by_number(learning: Learning, dividend: Term, number: int, rest: int) -> tuple[Term, Term] | None:
-    """Solves ``dividend % number == rest`` for a symbol whose coefficient has an inverse."""
+    """Solve ``dividend % number == rest`` for a symbol whose coefficient has an inverse."""
     constant, items = arithmetic.split(dividend)
     best = None
     for atom, coefficient in items:

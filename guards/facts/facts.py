@@ -58,7 +58,7 @@ def join(components: Iterable[Component]) -> Component:
 
 
 def forget_components() -> None:
-    """Empties the caches of components."""
+    """Empty the caches of components."""
     _plain.clear()
     _joined.clear()
 

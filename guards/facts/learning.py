@@ -30,7 +30,7 @@ class Learning:
         self.moved: set[Term] = set()
 
     def changed(self) -> None:
-        """Forgets the bounds that the component has worked out."""
+        """Forget the bounds that the component has worked out."""
         self.component._bounds.clear()
         self.component._classes.clear()
 

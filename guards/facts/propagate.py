@@ -54,7 +54,7 @@ def learn(made: Component, conditions: Iterable[Term]) -> Component:
 
 
 def declare(component: Component) -> None:
-    """Rewrites symbols whose declared range has one value only."""
+    """Rewrite symbols whose declared range has one value only."""
     learning = Learning(component)
     for symbol, (lo, hi) in component.declared.items():
         if lo is not None and lo == hi:
@@ -69,7 +69,7 @@ def _with(term: Term, replacements: dict[Term, Term]) -> Term:
 
 
 def _equate(component: Component, condition: Term) -> None:
-    """Keeps ``equals``, the rewrites for showing, up to date with a new condition."""
+    """Keep ``equals``, the rewrites for showing, up to date with a new condition."""
     for part in condition.args if condition.op is Op.AND else (condition,):
         if part.op is not Op.EQ:
             continue
@@ -86,7 +86,7 @@ def _equate(component: Component, condition: Term) -> None:
 
 
 def _work(learning: Learning) -> None:
-    """Takes in what is pending."""
+    """Learn the pending conditions."""
     component = learning.component
     while learning.pending and not component.contradictory:
         learning.steps -= 1
@@ -98,7 +98,7 @@ def _work(learning: Learning) -> None:
 
 
 def _finish(learning: Learning) -> None:
-    """Propagates ranges until nothing new comes out, within limits."""
+    """Propagate ranges until nothing new comes out, within limits."""
     for _ in range(_ROUNDS):
         if learning.component.contradictory or not (_propagate(learning) or learning.pending):
             return
@@ -157,7 +157,7 @@ def _require_divisors(learning: Learning, condition: Term) -> None:
 
 
 def _sharpen(learning: Learning, condition: Term) -> None:
-    """Draws from a ``!=`` the bound that it excludes, and from an ``or`` the part that alone is possible."""
+    """Derive the bound that a ``!=`` excludes, and the only possible part of an ``or``."""
     component = learning.component
     if condition.op is Op.NE:
         lo, hi = component.bounds(condition.args[0])
@@ -174,7 +174,7 @@ def _sharpen(learning: Learning, condition: Term) -> None:
 
 
 def _add_equation(learning: Learning, term: Term) -> None:
-    """Takes in ``term == 0``: solved for an atom where that is possible."""
+    """Learn ``term == 0``: solve it for an atom where that is possible."""
     found = solved(learning, term)
     if found is None:
         if not learning.component.contradictory:
@@ -184,7 +184,7 @@ def _add_equation(learning: Learning, term: Term) -> None:
 
 
 def _propagate(learning: Learning) -> bool:
-    """Draws ranges of atoms from rows, and what ``!=`` and ``or`` say once more; whether anything is new.
+    """Derive ranges of atoms from rows, and what ``!=`` and ``or`` imply then; return whether anything is new.
 
     Looks only at rows that are new and at what mentions a symbol whose range changed.
     """

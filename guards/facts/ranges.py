@@ -16,7 +16,7 @@ _WIDEST = 10**12  # bounds beyond this are not propagated (a chain of doublings 
 
 
 def add_row(learning: Learning, term: Term, equation: bool) -> None:
-    """Records ``term <= 0``, or ``term == 0``."""
+    """Record ``term <= 0``, or ``term == 0``."""
     component = learning.component
     constant, items = arithmetic.split(term)
     form, pair = bounded(constant, items, 0 if equation else None, 0)
@@ -43,7 +43,7 @@ def add_row(learning: Learning, term: Term, equation: bool) -> None:
 
 
 def narrow(learning: Learning, monomial: Term, pair: Pair) -> None:
-    """Records a range of a monomial and what it says of the atoms inside."""
+    """Record a range of a monomial and what it says of the atoms inside."""
     component = learning.component
     old = component.bounds(monomial)
     new = meet(old, pair)
@@ -64,7 +64,7 @@ def narrow(learning: Learning, monomial: Term, pair: Pair) -> None:
 
 
 def narrow_inside(learning: Learning, monomial: Term, pair: Pair) -> None:
-    """Has taken in what the range of a monomial says of its operands."""
+    """Learn what the range of a monomial says of its operands."""
     lo, hi = pair
     op = monomial.op
     args = monomial.args
@@ -104,7 +104,7 @@ def _narrow_factors(learning: Learning, monomial: Term, lo: int | None, hi: int 
 
 
 def propagate_row(learning: Learning, form: Monomials) -> None:
-    """Draws from one row the ranges of its monomials."""
+    """Derive the ranges of the monomials of one row."""
     component = learning.component
     pair = component.rows.get(form, interval_arithmetic.EVERYTHING)  # it may have been rewritten meanwhile
     for index, (monomial, coefficient) in enumerate(form):

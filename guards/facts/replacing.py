@@ -10,7 +10,7 @@ from guards.terms.term import Op, Term
 
 
 def replace_everywhere(learning: Learning, atom: Term, replacement: Term) -> None:
-    """Replaces ``atom`` everywhere."""
+    """Replace ``atom`` everywhere."""
     component = learning.component
     one = {atom: replacement}
     if atom.op is Op.SYMBOL:

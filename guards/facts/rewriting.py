@@ -53,7 +53,7 @@ def _node(component: Component, term: Term, operands: list[Term]) -> Term:
 
 
 def _again(component: Component, term: Term) -> Term:
-    """Rewrites the new operands that a rule has made."""
+    """Rewrite the new operands that a rule has made."""
     if term.op <= Op.SYMBOL or term.depth > DEEP:
         return term
     operands = [rewritten(component, child) for child in children(term)]

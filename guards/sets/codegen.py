@@ -114,7 +114,7 @@ class Check:
 
 
 def compile_check(guard_set: GuardSet, slots: Sequence[str]) -> Check:
-    """Generates the check and the explanation of a guard set.
+    """Generate the check and the explanation of a guard set.
 
     ``slots`` names the symbols in the order in which their values arrive; it may name more than the set speaks about.
 
@@ -154,7 +154,7 @@ def slot_names(slots: Sequence[str]) -> dict[str, str]:
 
 
 def require_slots(guard_set: GuardSet, slots: Iterable[str]) -> None:
-    """Checks that every symbol of a set has a slot.
+    """Check that every symbol of a set has a slot.
 
     Raises:
         GuardsError: one has none.

@@ -58,7 +58,7 @@ class Certificate:
 
 @whole_question()
 def certify(contract: GuardSet | Mapping[str, Pair], guard_sets: Any) -> Certificate:
-    """Proves that every point of the contract satisfies one of the guard sets, or finds one that satisfies none.
+    """Prove that every point of the contract satisfies one of the guard sets, or find one that satisfies none.
 
     ``contract`` is a guard set, or just ranges by symbol; a symbol that it does not mention is a size.
 

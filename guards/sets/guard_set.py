@@ -76,7 +76,7 @@ class GuardSet:
     _conditions: tuple[Guard, ...] = attrs.field(eq=False, repr=False)
 
     def __init__(self, *conditions: Condition | Iterable[Condition], ranges: Mapping[str, Pair] | None = None) -> None:
-        """Raises: ParseError where a text cannot be read or is an integer, RangeError for a range that is none."""
+        """Raise ParseError where a text cannot be read or is an integer, RangeError for a range that is none."""
         given: Sequence[Any] = conditions
         if len(given) == 2 and isinstance(given[1], Mapping):  # GuardSet(guards, ranges)
             given, ranges = given[:1], given[1]

@@ -181,6 +181,6 @@ def ite(condition: BoolLike, then: IntLike, otherwise: IntLike) -> Term:
 
 
 def release() -> None:
-    """Lets go of the terms that nobody uses, which otherwise happens when there are many."""
+    """Release the terms that nobody uses, which otherwise happens when there are many."""
     _negations.clear()
     sweep_terms()

@@ -19,7 +19,7 @@ Value = Any  # int or bool; spelled so, a compiled module would make an int of a
 
 
 def fold(term: Term, algebra: Algebra[T], memo: dict[Term, T] | None = None) -> T:
-    """Reads ``term`` bottom-up with ``algebra``; each distinct part is read once.
+    """Read ``term`` bottom-up with ``algebra``; each distinct part is read once.
 
     A ``memo`` given by the caller keeps the results between calls.
 

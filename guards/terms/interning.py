@@ -18,7 +18,7 @@ _ALONE = _references({0: object()}, 0)  # what is counted for something that onl
 
 
 def sweep(table: dict[Any, Any]) -> None:
-    """Removes the terms that nobody but the table holds; ``{(op, args): term}``, parts made before wholes.
+    """Remove the terms that nobody but the table holds; ``{(op, args): term}``, parts made before wholes.
 
     Nobody else may add to the table meanwhile; looking things up is allowed.
     """

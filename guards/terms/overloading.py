@@ -132,12 +132,12 @@ _replaced: Callable[[Any, Mapping[Any, Any]], Any] = _not_there
 
 
 def computed_by(add: Binary, sub: Binary, mul: Binary, floordiv: Binary, mod: Binary) -> None:
-    """Makes these the arithmetic of terms."""
+    """Set the arithmetic of terms."""
     global _add, _sub, _mul, _floordiv, _mod
     _add, _sub, _mul, _floordiv, _mod = add, sub, mul, floordiv, mod
 
 
 def compared_by(compare: Callable[[str, Any, Any], Any], replace: Callable[[Any, Mapping[Any, Any]], Any]) -> None:
-    """Makes these what comparisons and connectives, by their operator, and ``subs`` of terms do."""
+    """Set the functions behind the comparisons, connectives and ``subs`` of terms."""
     global _compared, _replaced
     _compared, _replaced = compare, replace

@@ -47,7 +47,7 @@ class Tape:
         self._registers: dict[Term, int] = {}
 
     def add(self, term: Term) -> int:
-        """Appends the steps of a term that are not there yet; the register of its value.
+        """Append the missing steps of a term; return the register of its value.
 
         Raises:
             GuardsError: a symbol of the term has no slot.

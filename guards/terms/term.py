@@ -153,7 +153,7 @@ class Term(Operators):
         return _known(self)
 
     def check(self, message: object = "") -> bool:
-        """Requires the condition: False where it never holds, else it is required from now on (``guards.assuming``)."""
+        """Require the condition from now on; return False if it never holds (``guards.assuming``)."""
         return _required(self)
 
     def maybe_as_int(self) -> int | None:
@@ -179,7 +179,7 @@ _spell: Callable[[Term], str] = lambda term: term.op.name  # noqa: E731 - a vari
 
 
 def undecided(term: Term) -> NoReturn:
-    """Raises: TypeError, as ``if`` was asked about what depends on the symbols."""
+    """Raise TypeError: ``if`` asks about a condition that depends on the symbols."""
     if term.op < _TRUE:
         raise TypeError(f"the integer {term} has no truth value: compare it with a number")
     raise TypeError(
@@ -201,13 +201,13 @@ _required: Callable[[Term], bool] = _not_required
 
 
 def judged_by(truth: Callable[[Term], bool], known: Callable[[Term], bool], required: Callable[[Term], bool]) -> None:
-    """Makes these what ``if``, ``known`` and ``check`` ask about a condition that is no constant."""
+    """Set the functions that ``if``, ``known`` and ``check`` call for a condition that is no constant."""
     global _truth, _known, _required
     _truth, _known, _required = truth, known, required
 
 
 def spelled_by(spell: Callable[[Term], str]) -> None:
-    """Makes ``spell`` what ``str`` of a term answers; ``fold`` calls this with its ``text``."""
+    """Set the function behind ``str`` of a term; ``fold`` passes its ``text``."""
     global _spell
     _spell = spell
 
@@ -266,7 +266,7 @@ def intern(op: Op, args: tuple[Any, ...]) -> Term:
 
 
 def sweep_terms() -> None:
-    """Lets go of the terms that nobody but the table holds."""
+    """Release the terms that nobody but the table holds."""
     global _full
     with _lock:
         sweep(_table)
@@ -350,7 +350,7 @@ def same_form(a: Monomials, b: Monomials) -> bool:
 
 
 def drop(terms: list[Term], term: Term) -> bool:
-    """Takes the first occurrence of a term out of a list; whether there was one."""
+    """Remove the first occurrence of a term from a list; return whether there was one."""
     for position, each in enumerate(terms):
         if each is term:
             del terms[position]

@@ -65,7 +65,7 @@ def names_in(text: str) -> set[str]:
 
 
 def read(text: str) -> Read:
-    """Reads a text; the caller sees to what it requires (:func:`guards.asking.reading.parse` does).
+    """Read a text; the caller checks the conditions that it requires (:func:`guards.asking.reading.parse` does).
 
     Raises:
         ParseError: the text is not of the accepted language, or is too large.

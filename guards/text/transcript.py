@@ -52,7 +52,7 @@ class Transcript:
         raise self.error(message, node)
 
     def require(self, condition: Term, message: str, node: ast.AST) -> None:
-        """Notes what has to hold, and what is wrong otherwise."""
+        """Note a condition that has to hold, and the error if it does not."""
         self.required.append(Required(condition, self.error(message, node)))
 
 
