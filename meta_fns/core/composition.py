@@ -15,7 +15,7 @@ _composites: dict[str, Callable[..., Any]] = {}
 
 
 def composite(*overloads: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function of specs as what these overloads make: it infers the operators that they are made of."""
+    """Register a function of specs as what these overloads make: it infers the operators that they are made of."""
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for overload in overloads:

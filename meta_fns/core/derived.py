@@ -26,7 +26,7 @@ _OVERLAPPING = frozenset(
 
 
 def need_writable(spec: TensorSpec) -> None:
-    """Raises: ShapeError if two elements of ``spec`` provably share memory (an expanded dimension)."""
+    """Raise ShapeError if two elements of ``spec`` provably share memory (an expanded dimension)."""
     if empty(spec.sizes):
         return
     for size, stride in zip(spec.sizes, spec.strides, strict=True):

@@ -34,7 +34,7 @@ def target_device(device: Any, default: torch.device = CPU) -> torch.device:
 
 
 def need_strided(layout_: Any) -> None:
-    """Raises: UnsupportedOp for a sparse layout."""
+    """Raise UnsupportedOp for a sparse layout."""
     if layout_ is not None and layout_ is not torch.strided:
         raise UnsupportedOp(f"no rule for layout {layout_}")
 
@@ -126,7 +126,7 @@ def empty_strided(
 
 
 def need_number_fits(value: Any, dtype: torch.dtype | None) -> None:
-    """Raises: DtypeError for a complex number into a real dtype."""
+    """Raise DtypeError for a complex number into a real dtype."""
     if isinstance(value, complex) and dtype is not None and not dtype.is_complex:
         raise DtypeError(f"{value} cannot be converted to {dtype}")
 

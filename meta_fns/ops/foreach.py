@@ -125,7 +125,7 @@ def _one(base: str, one: Callable[..., Any], values: dict[str, Any]) -> TensorSp
 
 
 def _need_alike(**lists: Sequence[TensorSpec]) -> None:
-    """Raises: ShapeError if the lists differ in length, or items at one place in their sizes."""
+    """Raise ShapeError if the lists differ in length, or items at one place in their sizes."""
     lengths = {name: len(items) for name, items in lists.items() if items}
     first = next(iter(lists.values()))
     if any(length != len(first) for length in lengths.values()):
@@ -184,7 +184,7 @@ def fused_adagrad(
 
 
 def _need_number(name: str, spec: TensorSpec, dtype: torch.dtype) -> None:
-    """Raises: ShapeError if it is not of one element; DtypeError if it is of another dtype."""
+    """Raise ShapeError if it is not of one element; DtypeError if it is of another dtype."""
     if spec.dtype is not dtype:
         raise DtypeError(f"{name} must be a tensor of {dtype}, got {spec.dtype}")
     check(spec.numel() == 1, lambda: f"{name} must be of one element, got sizes {show(spec.sizes)}")
@@ -192,7 +192,7 @@ def _need_number(name: str, spec: TensorSpec, dtype: torch.dtype) -> None:
 
 @rule("aten._amp_foreach_non_finite_check_and_unscale_.default", name="unscale")
 def unscale(self: Sequence[TensorSpec], found_inf: TensorSpec, inv_scale: TensorSpec) -> None:
-    """Multiplies gradients by a number, and says in another one whether one of them is not finite."""
+    """Multiply gradients by a number, and flag in another one whether one of them is not finite."""
     _need_number("inv_scale", inv_scale, torch.float32)
     _need_number("found_inf", found_inf, torch.float32)
     for each in self:

@@ -24,7 +24,7 @@ _MASKS = (torch.bool, torch.uint8)
 
 
 def need_index_dtype(name: str, spec: TensorSpec) -> None:
-    """Raises: DtypeError unless the argument is an int64 or int32 tensor."""
+    """Raise DtypeError unless the argument is an int64 or int32 tensor."""
     if spec.dtype not in _INTS:
         raise DtypeError(f"{name} must be int64 or int32, got {spec.dtype}")
 

@@ -16,13 +16,13 @@ from meta_fns.padding import matmul as padded_matmul
 
 
 def need_dim(name: str, spec: TensorSpec, dim: int) -> None:
-    """Raises: ShapeError if argument ``name`` has not exactly ``dim`` dimensions."""
+    """Raise ShapeError if argument ``name`` has not exactly ``dim`` dimensions."""
     if len(spec.sizes) != dim:
         raise ShapeError(f"{name} must have {dim} dimensions, got {show(spec.sizes)}")
 
 
 def need_same_dtype(a: TensorSpec, b: TensorSpec, names: str) -> None:
-    """Raises: DtypeError if the two specs differ in dtype or (0-d CPU tensors apart) device."""
+    """Raise DtypeError if the two specs differ in dtype or device (except 0-d CPU tensors)."""
     if a.dtype is not b.dtype:
         raise DtypeError(f"{names} must have one dtype, got {a.dtype} and {b.dtype}")
     if a.device is not b.device and a.device != b.device:
@@ -30,7 +30,7 @@ def need_same_dtype(a: TensorSpec, b: TensorSpec, names: str) -> None:
 
 
 def need_product(dtype: torch.dtype, sizes: tuple[Size, ...]) -> None:
-    """Raises: DtypeError for bool matrices, unless there is nothing to multiply."""
+    """Raise DtypeError for bool matrices, unless there is nothing to multiply."""
     if dtype is torch.bool:
         refuse_unless_empty("matrix products are not implemented for bool", sizes)
 

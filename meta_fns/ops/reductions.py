@@ -46,7 +46,7 @@ def reduce_to(self: TensorSpec, dim: Sequence[int] | int | None, keepdim: bool, 
 
 
 def need_nonempty(self: TensorSpec, dims: frozenset[int], name: str) -> None:
-    """Raises: ShapeError if a dimension reduced by an op without an identity has size 0."""
+    """Raise ShapeError if a dimension reduced by an op without an identity has size 0."""
     for i in dims:
         if i < len(self.sizes):
             check(self.sizes[i] != 0, lambda: f"{name} over a dimension of size 0 has no value: {show(self.sizes)}")

@@ -72,14 +72,14 @@ def added_for_keys(emit: Emitter, query: Padded, keys: Axis, given: Padded | Non
 
 
 def need_mask(query: Padded, keys: Axis, mask: Padded) -> None:
-    """Raises: Refuse where a mask is padded otherwise than the scores."""
+    """Raise Refuse where a mask is padded otherwise than the scores."""
     broadcast_axes([mask.axes, (*query.axes[:3], keys)[-mask.ndim :]])
     if is_padded(keys) and mask.axes[-1] and not agree(mask.axes[-1], keys):
         raise Refuse("the mask is padded otherwise than the keys", *mask.sizes)
 
 
 def _refuse_nan(emit: Emitter, query: Padded, key: Padded, mask: Padded | None) -> None:
-    """Emits a check that the scores have no NaN: infinite queries or keys make some, infinite masks do not."""
+    """Emit a check that the scores have no NaN: infinite queries or keys make some, infinite masks do not."""
     wide = torch.float64 if query.dtype is torch.float64 else torch.float32
     sums = [
         emit.call(_aten.sum.dim_IntList, masked(emit, each, 0).tensor, None, False, dtype=wide) for each in (query, key)

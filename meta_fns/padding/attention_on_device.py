@@ -139,7 +139,7 @@ def _efficient(emit: Emitter, query: Padded, key: Padded, value: Padded, given: 
 
 
 def need_as_many_heads(query: Padded, key: Padded, value: Padded) -> None:
-    """Raises: Refuse where queries share the heads of keys, which the memory-efficient kernel does not do."""
+    """Raise Refuse where queries share the heads of keys, which the memory-efficient kernel does not do."""
     if len({each.tensor.spec.sizes[1] for each in (query, key, value)}) > 1:
         raise Refuse("a mask for queries that share the heads of keys", *key.sizes)
 

@@ -118,7 +118,7 @@ def regroup(axes: Sequence[Axis], sizes: Sequence[Size]) -> tuple[Axis, ...]:
 
 
 def _take(stack: list[Size], wanted: Size, sizes: Sequence[Size]) -> list[Size]:
-    """Takes sizes off the end of the stack whose product is ``wanted``, splitting the last one taken if need be."""
+    """Take sizes off the end of the stack whose product is ``wanted``, splitting the last one taken if need be."""
     if not varies(wanted) and wanted == 1:
         return []
     taken: list[Size] = []

@@ -30,7 +30,7 @@ def broadcast_axes(operands: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
 
 
 def need_agreement(a: Axis, b: Axis) -> None:
-    """Raises: Refuse if two axes do not have their valid positions at the same places, provably."""
+    """Raise Refuse if two axes do not have their valid positions at the same places, provably."""
     if not agree(a, b):
         if same(length(a), length(b)):
             text = f"dimensions of {_text(a)} and of {_text(b)} have their valid positions at different places"

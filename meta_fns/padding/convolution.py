@@ -150,7 +150,7 @@ def average_pooling(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> A
 
 
 def _need_constant_windows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuses windows, strides and margins that vary with the sizes: at the capacity they would be others."""
+    """Refuse windows, strides and margins that vary with the sizes: at the capacity they would be others."""
     sizes = [
         size
         for each in (*args, *kwargs.values())

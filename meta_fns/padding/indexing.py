@@ -74,7 +74,7 @@ def _needed(emit: Emitter, index: Padded, rest: Sequence[Axis]) -> Padded:
 
 
 def unpadded(x: Padded, dims: Sequence[int], what: str) -> None:
-    """Raises: Refuse if one of these dimensions is padded."""
+    """Raise Refuse if one of these dimensions is padded."""
     for dim in dims:
         if is_padded(x.axes[dim]):
             raise Refuse(what, *padded_sizes((x.axes[dim],)))

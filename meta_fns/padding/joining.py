@@ -63,7 +63,7 @@ def _joined(fills: Sequence[Fill]) -> Fill:
 
 
 def _closed(emit: Emitter, tensor: Handle, dim: int, along: Sequence[Axis]) -> Handle:
-    """Reads past the padding of each part: where the parts before are over, positions move on by what they lack."""
+    """Read past the padding of each part: where the parts before are over, positions move on by what they lack."""
     total = sum(map(capacity_of, along))
     place = positions(emit, total, tensor.spec.device)
     index = place

@@ -45,7 +45,7 @@ class Emitter(Protocol):
         """The true metadata of its results."""
 
     def call(self, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-        """Emits an op on handles and plain numbers; answers the handle (or the list of handles) of its result."""
+        """Emit an op on handles and plain numbers; return the handle (or the list of handles) of its result."""
 
     def size(self, size: Size) -> Handle:
         """A 0-d int64 tensor that holds a true size at run time, on the device of the program."""
@@ -124,7 +124,7 @@ def lowered(argument: Any) -> Any:
 
 
 def apply(emit: Emitter, *args: Any, **kwargs: Any) -> Any:
-    """Emits the op itself; answers its handle (or handles)."""
+    """Emit the op itself; return its handle (or handles)."""
     return emit.call(emit.op, *map(lowered, args), **{name: lowered(arg) for name, arg in kwargs.items()})
 
 

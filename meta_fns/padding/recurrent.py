@@ -83,7 +83,7 @@ def cell(
 
 
 def _need_forward(input: Padded, states: Sequence[Padded], given: Mapping[str, Any]) -> None:  # noqa: A002
-    """Raises: Refuse where padding could reach what is valid."""
+    """Raise Refuse where padding could reach what is valid."""
     if given["train"] and given["dropout"]:
         raise Refuse("it draws random numbers, as many as the tensor has elements in memory", *input.sizes)
     at, beside = _places(given)

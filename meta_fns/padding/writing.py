@@ -82,7 +82,7 @@ def scatter(emit: Emitter, self: Padded, dim: int, index: Padded, *rest: Any, **
 
 
 def _need_covered(index: Padded, other: Padded, skip: int) -> None:
-    """Raises: Refuse where the index reaches beyond another tensor in memory, or lies otherwise than it."""
+    """Raise Refuse where the index reaches beyond another tensor in memory, or lies otherwise than it."""
     for i, (own, axis) in enumerate(zip(index.axes, other.axes, strict=True)):
         if i == skip:
             continue

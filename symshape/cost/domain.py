@@ -111,7 +111,7 @@ class Domain:
         return found
 
     def check_names(self, given: Mapping[str, Any], needed: frozenset[str] | None = None) -> None:
-        """Raises: InputError unless ``given`` names symbols of the trace, and all that are ``needed`` (None: all)."""
+        """Raise InputError unless ``given`` names symbols of the trace, and all that are ``needed`` (None: all)."""
         for name in given:
             self.require(name)
         missing = [name for name in self.symbols if name not in given and (needed is None or name in needed)]
@@ -123,7 +123,7 @@ class Domain:
         return f"{name} ({self.words[name]})" if self.words.get(name) else name
 
     def require(self, name: str) -> None:
-        """Raises: InputError if the trace has no symbol of this name."""
+        """Raise InputError if the trace has no symbol of this name."""
         if name not in self.symbols:
             there = ", ".join(self._described(each) for each in self.symbols) or "none, all its sizes are constants"
             raise InputError(
@@ -132,13 +132,13 @@ class Domain:
             )
 
     def check_sizes(self, given: Mapping[str, Any]) -> None:
-        """Raises: InputError unless every value is a size."""
+        """Raise InputError unless every value is a size."""
         for name, value in given.items():
             if type(value) is not int or not 0 <= value < MOST:
                 raise InputError(f"{name}={value!r} is no size: it must be an int, 0 or more and below 2**62")
 
     def _check_known(self, given: Mapping[str, int]) -> None:
-        """Raises: GuardViolation where a guard that speaks of the given sizes alone does not hold."""
+        """Raise GuardViolation where a guard that speaks of the given sizes alone does not hold."""
         known = [guard for guard in self.guards.conditions if {s.name for s in guard.term.symbols} <= given.keys()]
         wrong = [guard.text() for guard in known if not satisfied(guard.term, given)]
         if wrong:
@@ -149,7 +149,7 @@ class Domain:
         self.refuse([violation.text for violation in self.guards.violations(named)])
 
     def refuse(self, texts: Sequence[str]) -> NoReturn:
-        """Raises: GuardViolation, with the guards that do not hold."""
+        """Raise GuardViolation, with the guards that do not hold."""
         lines = "\n".join(f"  {text}" for text in texts)
         raise GuardViolation(f"the trace of {self.name} does not hold for these sizes:\n{lines}", tuple(texts))
 

@@ -256,7 +256,7 @@ class BucketPlan:
 
 
 def check_symbols(traffic: Traffic, symbols: Sequence[str]) -> None:
-    """Raises: InputError unless the traffic has these sizes."""
+    """Raise InputError unless the traffic has these sizes."""
     missing = [name for name in symbols if name not in traffic.symbols]
     if missing:
         raise InputError(
