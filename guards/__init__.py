@@ -1,15 +1,19 @@
-"""Integer reasoning about sizes, usable with no tensor in sight: floors, each built on those below it.
+"""Integer reasoning about sizes, without tensors: a package of floors, each built on the floors below it.
 
-``terms`` are integer and boolean formulas, equal ones one object; ``domains`` say what values an integer can have;
-``text`` reads formulas; ``facts`` are what is known of symbols, frozen; ``deciders`` settle questions, one method a
-file, and ``asking`` is the ladder of them; ``regions`` look at conditions together, as sets of points; ``sets`` are
-guards with the user's lines: checked, explained, stored; ``dispatch`` finds among many sets the one that holds.
+- ``terms``: integer and boolean formulas; equal formulas are one object.
+- ``domains``: abstract domains of the values of an integer.
+- ``text``: the reader of formulas.
+- ``facts``: frozen facts about symbols.
+- ``deciders``: decision procedures, one method a file; ``asking`` is the ladder that tries them in turn.
+- ``regions``: conjunctions of conditions as sets of points.
+- ``sets``: guards with the user's lines: checked, explained, stored.
+- ``dispatch``: the search for the one of many guard sets that holds.
 
-``prove("...")`` walks through them so: ``text.reader`` makes a term, which the functions of ``terms`` bring into its
-one form; ``asking`` makes ``Facts`` of the ranges and assumptions, takes the component that the symbols of the term
-belong to, and asks rung after rung of its ``ladder`` (ranges, rewriting, simplex, enumeration, cases, factors, at last
-Z3) until one of ``deciders`` is sure; the answer is kept with the component. What nobody settles is None, never a
-guess.
+``prove("...")`` passes them in this order. ``text.reader`` makes a term, which the functions of ``terms`` bring into
+canonical form. ``asking`` makes ``Facts`` from the ranges and assumptions, and takes the component of the term's
+symbols. It then tries the rungs of its ``ladder`` (ranges, rewriting, simplex, enumeration, cases, factors, at last Z3)
+until one of the ``deciders`` has an answer. The answer is cached with the component. An undecided question is None,
+never a guess.
 
 >>> import guards
 >>> guards.prove("(s0 + 7) // 8 * 8 >= s0"), guards.prove("s0 >= 5"), guards.prove("s0 < 5", assume=["s0 > 9"])

@@ -1,16 +1,17 @@
-"""Op knowledge: what each ATen overload makes of the metadata of its arguments, for plain and symbolic sizes alike.
+"""Meta functions: the metadata of each ATen overload's results, for plain and symbolic sizes.
 
-- ``core`` is what rules are made of: ``TensorSpec`` (sizes, strides, offset, dtype, device), sizes that are ints or
-  symbols, layouts, broadcasting, promotion, TensorIterator, checks; the registry; rules derived from other rules.
-- ``ops`` is the rules, one module a family; importing this package registers all of them.
-- ``cost`` writes into their rows what a call costs: operations, bytes, kernels.
+- ``core`` has the parts that rules are built from: ``TensorSpec`` (sizes, strides, offset, dtype, device), sizes that
+  are ints or symbols, layouts, broadcasting, promotion, TensorIterator, checks; the registry; derived rules.
+- ``padding`` has the padding rules: how an op runs right on tensors whose capacity exceeds their true size.
+- ``ops`` has the rules, one module a family, each row with its padding rule; importing this package registers all.
+- ``cost`` writes the cost of a call into the rows: operations, bytes, kernels.
 
-A call of ``infer`` finds the overload's rule (``registry.lookup``; an in-place, ``out=`` or copying overload without
-one of its own gets one from its functional twin, ``derived.derive``), turns tensors into specs, puts arguments in their
-positions and calls the rule. The rule checks the arguments (``checks``), combines dtypes (``promote``) and sizes
-(``broadcasting``, ``iterator``), lays the result out (``layout``, ``dense``, ``view_strides``) and returns specs, or
-raises where eager refuses. What only the data tells comes from a ``Context``. The tracer calls the same rules on
-symbolic sizes.
+A call of ``infer`` finds the overload's rule by ``registry.lookup``. An in-place, ``out=`` or copying overload without
+a rule of its own gets one from its functional twin (``derived_rules.derive``). Then tensors become specs, arguments are
+put in their positions, and the rule is called. The rule checks the arguments (``checks``), combines dtypes
+(``type_promotion``) and sizes (``broadcasting``, ``tensor_iterator``), and lays out the result (``layout``, ``dense``,
+``view_strides``). It returns specs, or raises where eager raises. Values that depend on data come from a ``Context``.
+The tracer calls the same rules on symbolic sizes.
 
 >>> import torch, meta_fns
 >>> a = meta_fns.TensorSpec.contiguous((2, 3))
@@ -21,7 +22,7 @@ symbolic sizes.
 
 from __future__ import annotations
 
-import meta_fns.core.derived
+import meta_fns.core.derived_rules
 import meta_fns.cost
 import meta_fns.ops  # all three register rules, or write into their rows  # noqa: F401
 from meta_fns.core.cost_rule import CostRule, OpCall, Work

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import dense, promote
-from meta_fns.core.iterator import iterate
+from meta_fns.core import dense, type_promotion
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import iterate
 from meta_fns.errors import DtypeError
 
 __all__ = ["DTYPES", "POINTWISE", "PROMOTES", "accepted", "like", "nary", "not_implemented", "unary"]
@@ -29,7 +29,7 @@ DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "c": (torch.complex64, torch.complex128),
     "z": (torch.complex32,),
     "w": tuple(
-        promote.COMPLEX_DTYPES - {torch.complex32, torch.complex64, torch.complex128}
+        type_promotion.COMPLEX_DTYPES - {torch.complex32, torch.complex64, torch.complex128}
     ),  # bcomplex32, of torch 2.14
 }
 
@@ -58,18 +58,18 @@ def _same(dtype: torch.dtype) -> torch.dtype:
 # kind -> (dtype computed in, dtype of the output), from the common dtype of the operands
 _COMPUTE: dict[str, Callable[[torch.dtype], torch.dtype]] = {
     "same": _same,
-    "float": promote.int_to_float,
+    "float": type_promotion.int_to_float,
     "bool": _same,
     "real": _same,
-    "angle": promote.int_to_float,
+    "angle": type_promotion.int_to_float,
     "double": _double,
 }
 _OUTPUT: dict[str, Callable[[torch.dtype], torch.dtype]] = {
     "same": _same,
     "float": _same,
     "bool": lambda _: torch.bool,
-    "real": promote.to_real,
-    "angle": promote.to_real,
+    "real": type_promotion.to_real,
+    "angle": type_promotion.to_real,
     "double": _same,
 }
 
@@ -130,10 +130,10 @@ def nary(
         if only:
             for tensor in tensors:
                 if tensor.dtype is not common:
-                    common = promote.result_type(tensors)
+                    common = type_promotion.result_type(tensors)
                     break
         else:
-            common = promote.result_type(operands)
+            common = type_promotion.result_type(operands)
         if common not in good:
             raise not_implemented(common)
         common = compute(common)

@@ -12,14 +12,14 @@ import torch
 
 from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import FLOATS, fit_into, need_dtype, need_same, need_same_sizes
-from meta_fns.core.derived import written
+from meta_fns.core.derived_rules import written
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.iterator import iterate, laid_out_like
 from meta_fns.core.pointwise import PROMOTES, accepted, nary, not_implemented
-from meta_fns.core.promote import result_type
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import iterate, laid_out_like
+from meta_fns.core.type_promotion import result_type
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import gradients
 from meta_fns.padding import pointwise as padded_pointwise

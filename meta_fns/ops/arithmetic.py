@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import dense, promote
-from meta_fns.core.derived import written
-from meta_fns.core.iterator import iterate
+from meta_fns.core import dense, type_promotion
+from meta_fns.core.derived_rules import written
 from meta_fns.core.pointwise import PROMOTES, accepted, nary, not_implemented, unary
 from meta_fns.core.registry import register, rule
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import iterate
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import pointwise as padded_pointwise
 
@@ -62,7 +62,7 @@ _power = nary(2, "same", "buihfc", numbers=False)
 @rule("aten.pow.Tensor_Scalar", padding=padded_pointwise.pointwise)
 def power(self: TensorSpec, exponent: Any) -> TensorSpec:
     """``self ** exponent``."""
-    if type(exponent) is int and exponent < 0 and not promote.is_float(self.dtype):
+    if type(exponent) is int and exponent < 0 and not type_promotion.is_float(self.dtype):
         raise DtypeError("integers to negative integer powers are not allowed")
     return _power(self, exponent)
 
@@ -154,7 +154,7 @@ def ldexp(self: TensorSpec, other: TensorSpec) -> TensorSpec:
     """``self * 2 ** other``."""
     if other.dtype is torch.bool and self.dtype.is_floating_point:
         raise not_implemented(other.dtype)
-    if self.dtype.is_floating_point and not promote.is_float(other.dtype):
+    if self.dtype.is_floating_point and not type_promotion.is_float(other.dtype):
         return iterate((self, other), self.dtype)
     return _product(self, _float(other).fresh())
 
@@ -177,7 +177,7 @@ _float = unary("float", "buihfc")
 @rule("aten.addcdiv.default", padding=padded_pointwise.pointwise)
 def addcdiv(self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, *, value: Any = 1) -> TensorSpec:
     """``self + value * tensor1 / tensor2``."""
-    if not promote.is_float(tensor1.dtype) and not promote.is_float(tensor2.dtype):
+    if not type_promotion.is_float(tensor1.dtype) and not type_promotion.is_float(tensor2.dtype):
         raise DtypeError("integer division with addcdiv is not supported")
     return _addcdiv(self, tensor1, tensor2)
 
@@ -213,7 +213,7 @@ def complex_of(real: TensorSpec, imag: TensorSpec) -> TensorSpec:
         raise DtypeError(f"both must have one dtype, got {real.dtype} and {imag.dtype}")
     if real.dtype not in (torch.float16, torch.float32, torch.float64):
         raise not_implemented(real.dtype)
-    return iterate((real, imag), promote.to_complex(real.dtype))
+    return iterate((real, imag), type_promotion.to_complex(real.dtype))
 
 
 @rule("aten.conj_physical.default", "aten.positive.default", name="self or conjugate")

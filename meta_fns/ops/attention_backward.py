@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from meta_fns.core import layout
 from meta_fns.core.checks import need_equal, need_rank, need_same
-from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, ceil_div
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
 from meta_fns.padding.attention import flash_for_cpu_backward
 from meta_fns.padding.attention_gradients import cudnn_backward, efficient_backward, flash_backward
 

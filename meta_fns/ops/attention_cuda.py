@@ -8,10 +8,10 @@ import torch
 
 from meta_fns.core import dense
 from meta_fns.core.checks import HALVES, fit_into, need_dtype, need_equal, need_rank
-from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, at_least_one, ceil_div, same_shape
 from meta_fns.core.spec import CPU, TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.attention_backward import heads_inside
 from meta_fns.padding.attention_on_device import fused_on_device

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import dense, promote
+from meta_fns.core import dense, type_promotion
 from meta_fns.core.broadcasting import broadcast
-from meta_fns.core.iterator import common_device, iterate
 from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import known
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import common_device, iterate
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import pointwise as padded_pointwise
 
@@ -31,7 +31,7 @@ def equal(ctx: Context, self: TensorSpec, other: TensorSpec) -> Any:
 @rule("aten.isfinite.default", padding=padded_pointwise.pointwise)
 def isfinite(self: TensorSpec) -> TensorSpec:
     """True where neither infinite nor NaN: laid out like integers, as ``(self == self) * (abs(self) != inf)`` else."""
-    if not promote.is_float(self.dtype):
+    if not type_promotion.is_float(self.dtype):
         return _bool_like(self)
     parts = self
     if self.dtype.is_complex:
@@ -43,7 +43,7 @@ def isfinite(self: TensorSpec) -> TensorSpec:
 @rule("aten.isinf.default", padding=padded_pointwise.pointwise)
 def isinf(self: TensorSpec) -> TensorSpec:
     """True where infinite: laid out like integers, as ``abs(self) == inf`` else."""
-    if not promote.is_float(self.dtype):
+    if not type_promotion.is_float(self.dtype):
         return _bool_like(self)
     parts = self
     if self.dtype.is_complex:
@@ -62,7 +62,7 @@ def where(condition: TensorSpec, self: Any, other: Any) -> TensorSpec:
     if condition.dtype is not torch.bool and condition.dtype is not torch.uint8:
         raise DtypeError(f"condition must be bool, got {condition.dtype}")
     same = type(self) is TensorSpec and type(other) is TensorSpec and self.dtype is other.dtype
-    common = self.dtype if same else promote.result_type((self, other))
+    common = self.dtype if same else type_promotion.result_type((self, other))
     tensors = [condition]
     for operand in (self, other):
         if type(operand) is TensorSpec:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from meta_fns.core.derived import need_writable
+from meta_fns.core.derived_rules import need_writable
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, show
 from meta_fns.core.spec import TensorSpec

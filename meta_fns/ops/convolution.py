@@ -8,11 +8,11 @@ import torch
 
 from meta_fns.core import layout
 from meta_fns.core.checks import refuse_unless_empty
-from meta_fns.core.iterator import iterate
-from meta_fns.core.promote import result_type
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, check, empty, known, same, same_shape, show, static
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import iterate
+from meta_fns.core.type_promotion import result_type
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import convolution as padded_convolution
 

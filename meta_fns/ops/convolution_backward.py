@@ -8,10 +8,10 @@ import torch
 
 from meta_fns.core import layout
 from meta_fns.core.checks import has_zero, need_same, need_sizes
-from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
 from meta_fns.ops.convolution import convolution
 from meta_fns.padding import gradients
 

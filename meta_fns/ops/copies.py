@@ -9,7 +9,7 @@ import torch
 
 from meta_fns.core.broadcasting import expand
 from meta_fns.core.checks import has_zero
-from meta_fns.core.derived import need_writable
+from meta_fns.core.derived_rules import need_writable
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, same, show
 from meta_fns.core.spec import TensorSpec

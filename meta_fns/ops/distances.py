@@ -15,11 +15,11 @@ from meta_fns.core.checks import (
     need_rank,
     need_same,
 )
-from meta_fns.core.iterator import laid_out_like
-from meta_fns.core.promote import is_float, result_type, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
+from meta_fns.core.type_promotion import is_float, result_type, to_real
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import rows
 

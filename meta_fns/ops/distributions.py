@@ -9,16 +9,16 @@ import torch
 
 from meta_fns.core.broadcasting import broadcast, expand
 from meta_fns.core.checks import FLOATS, need_dtype, need_positive, refuse_unless_empty
-from meta_fns.core.derived import need_writable
-from meta_fns.core.iterator import iterate, laid_out_like
-from meta_fns.core.promote import is_float
+from meta_fns.core.derived_rules import need_writable
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Size, check, known, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import iterate, laid_out_like
+from meta_fns.core.type_promotion import is_float
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.factories import Device, fresh
 from meta_fns.ops.random_factories import need_range
-from meta_fns.padding import drawing
+from meta_fns.padding import random_numbers
 
 __all__: list[str] = []
 
@@ -94,10 +94,10 @@ def _real(dtype: torch.dtype) -> bool:
     return not dtype.is_complex
 
 
-_fillers("uniform", is_float, _uniform_range, padding=drawing.drawn)
+_fillers("uniform", is_float, _uniform_range, padding=random_numbers.drawn)
 _fillers("normal", is_float, _normal_std)
 _fillers("cauchy", _floating, _cauchy)
-_fillers("exponential", _floating, _exponential, padding=drawing.drawn)
+_fillers("exponential", _floating, _exponential, padding=random_numbers.drawn)
 _fillers("log_normal", _floating, _log_normal)
 _fillers("geometric", lambda dtype: _real(dtype) and dtype is not torch.bool, _geometric)
 _fillers("random random.to", _real)
@@ -122,7 +122,7 @@ def bernoulli_float_(self: TensorSpec, p: Any = 0.5, *, generator: Any = None) -
     return self
 
 
-@rule("aten.bernoulli.p", padding=drawing.drawn_with)
+@rule("aten.bernoulli.p", padding=random_numbers.drawn_with)
 def bernoulli_p(self: TensorSpec, p: Any, *, generator: Any = None) -> TensorSpec:
     """0 or 1 with probability ``p``, laid out like self."""
     _probability(p)
@@ -138,7 +138,7 @@ def bernoulli_tensor_(self: TensorSpec, p: TensorSpec, *, generator: Any = None)
     return self
 
 
-@rule("aten.bernoulli.default", padding=drawing.drawn_by_self)
+@rule("aten.bernoulli.default", padding=random_numbers.drawn_by_self)
 def bernoulli(self: TensorSpec, *, generator: Any = None) -> TensorSpec:
     """0 or 1 with the probabilities in self."""
     if self.dtype not in FLOATS:

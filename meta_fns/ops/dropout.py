@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import promote
-from meta_fns.core.iterator import iterate, laid_out_like
+from meta_fns.core import type_promotion
 from meta_fns.core.registry import rule
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import iterate, laid_out_like
 from meta_fns.errors import ShapeError, UnsupportedOp
-from meta_fns.padding import drawing
+from meta_fns.padding import random_numbers
 from meta_fns.padding.pointwise import pointwise
 
 __all__: list[str] = []
@@ -20,12 +20,12 @@ __all__: list[str] = []
 @rule("aten.native_dropout_backward.default", padding=pointwise)
 def native_dropout_backward(grad_output: TensorSpec, mask: TensorSpec, scale: Any) -> TensorSpec:
     """``grad_output * mask * scale``."""
-    common = promote.result_type((grad_output, mask))
+    common = type_promotion.result_type((grad_output, mask))
     product = iterate((grad_output, mask), common, common)
-    return iterate((product,), promote.result_type((product, 1.0)), numbers=True)
+    return iterate((product,), type_promotion.result_type((product, 1.0)), numbers=True)
 
 
-@rule("aten.native_dropout.default", padding=drawing.dropped)
+@rule("aten.native_dropout.default", padding=random_numbers.dropped)
 def native_dropout(
     input: TensorSpec,  # noqa: A002 - name of the schema
     p: float,

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import torch
 
 from meta_fns.core import dense, layout
-from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, show
 from meta_fns.core.spec import CPU, TensorSpec
+from meta_fns.core.type_promotion import number_dtype
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.padding import factories as padded_factories
 

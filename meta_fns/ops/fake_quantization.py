@@ -9,10 +9,10 @@ import torch
 
 from meta_fns.core.checks import FLOATS, need_dtype, need_equal, need_rank
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
 from meta_fns.errors import ShapeError
 
 __all__: list[str] = []

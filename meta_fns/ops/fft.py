@@ -13,10 +13,10 @@ import torch
 from meta_fns.core import dense
 from meta_fns.core.checks import need_dtype, need_nonempty
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.promote import to_complex, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, at_least_one, check, known, same
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import to_complex, to_real
 from meta_fns.errors import ShapeError
 
 __all__: list[str] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core.derived import need_writable, written
+from meta_fns.core.derived_rules import need_writable, written
 from meta_fns.core.registry import Rule, deriver, lookup, rule
 from meta_fns.core.sizes import check, same_shape, show
 from meta_fns.core.spec import TensorSpec

@@ -9,10 +9,10 @@ import torch
 from meta_fns.core import dense
 from meta_fns.core.broadcasting import broadcast, expand
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.iterator import output_strides
 from meta_fns.core.registry import Context, rule
 from meta_fns.core.sizes import Shape, Size, check, empty, known, product, same, show, static
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import output_strides
 from meta_fns.core.view_strides import view_strides
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.padding import indexing as padded_indexing

@@ -8,10 +8,10 @@ import torch
 
 from meta_fns.core import layout
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.promote import result_type
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import result_type
 from meta_fns.core.view_strides import view_strides
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import joining as padded_joining

@@ -11,10 +11,10 @@ from meta_fns.core.checks import (
     need_same,
 )
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.promote import to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import to_real
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.lapack import Four, Three, Two, codes, in_columns, in_rows, need_matrix, need_square
 

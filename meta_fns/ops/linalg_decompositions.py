@@ -9,10 +9,10 @@ from meta_fns.core.checks import (
     need_equal,
     need_same,
 )
-from meta_fns.core.promote import to_complex, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import check, known, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import to_complex, to_real
 from meta_fns.errors import ShapeError
 from meta_fns.ops.lapack import (
     Three,

@@ -11,10 +11,10 @@ from meta_fns.core.checks import (
     need_same,
     need_sizes,
 )
-from meta_fns.core.promote import to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, known, same, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import to_real
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.lapack import Four, Two, codes, in_columns, in_rows, need_matrix, need_square, nothing, smaller
 

@@ -17,11 +17,11 @@ from meta_fns.core.checks import (
     need_sizes,
     refuse_unless_empty,
 )
-from meta_fns.core.iterator import iterate, laid_out_like
-from meta_fns.core.promote import result_type
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, same_shape, show, static
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import iterate, laid_out_like
+from meta_fns.core.type_promotion import result_type
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.padding import gradients
 from meta_fns.padding import losses as padded_losses

@@ -12,10 +12,10 @@ from meta_fns.core.checks import (
     need_nonempty,
 )
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.promote import is_float, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import is_float, to_real
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.reductions import reduce_to, reduced_dims
 from meta_fns.padding import reductions as padded_reductions

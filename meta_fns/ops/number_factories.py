@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, ceil_div, check, known, show, sym_max, sym_min
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import number_dtype
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.factories import Device, fresh, need_strided, target_device
 from meta_fns.padding import factories as padded_factories

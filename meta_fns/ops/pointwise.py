@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meta_fns.core import promote
+from meta_fns.core import type_promotion
 from meta_fns.core.pointwise import POINTWISE, PROMOTES, like, nary, unary
 from meta_fns.core.registry import register
 from meta_fns.core.spec import TensorSpec
@@ -28,7 +28,7 @@ def _with_alpha(fn: Callable[..., TensorSpec]) -> Callable[..., TensorSpec]:
         dtype = result.dtype
         if isinstance(alpha, bool) and dtype is not torch.bool:
             raise DtypeError("a bool alpha needs bool arguments")
-        if isinstance(alpha, (float, torch.SymFloat)) and not promote.is_float(dtype):
+        if isinstance(alpha, (float, torch.SymFloat)) and not type_promotion.is_float(dtype):
             raise DtypeError(f"for {dtype} arguments alpha must not be a float")
         if isinstance(alpha, complex) and not dtype.is_complex:
             raise DtypeError(f"for {dtype} arguments alpha must not be complex")
@@ -42,7 +42,7 @@ def _without_bool(fn: Callable[..., TensorSpec]) -> Callable[..., TensorSpec]:
 
     def checked(self: Any, other: Any, *rest: Any, **options: Any) -> TensorSpec:
         for operand in (self, other):
-            if (operand.dtype if type(operand) is TensorSpec else promote.number_dtype(operand)) is torch.bool:
+            if (operand.dtype if type(operand) is TensorSpec else type_promotion.number_dtype(operand)) is torch.bool:
                 raise DtypeError("subtraction with a bool argument is not supported")
         return fn(self, other, *rest, **options)
 

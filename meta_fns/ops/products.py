@@ -17,13 +17,13 @@ from meta_fns.core.checks import (
     need_rank,
     need_same,
 )
-from meta_fns.core.derived import need_writable
+from meta_fns.core.derived_rules import need_writable
 from meta_fns.core.dims import wrap_dims
-from meta_fns.core.iterator import iterate
-from meta_fns.core.promote import is_float, result_type, sum_dtype
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, Size, known, same, same_shape, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import iterate
+from meta_fns.core.type_promotion import is_float, result_type, sum_dtype
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.matmul import addmm, need_same_dtype
 from meta_fns.padding import matmul as padded_matmul

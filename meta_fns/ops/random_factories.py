@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from meta_fns.core.checks import refuse_unless_empty
-from meta_fns.core.promote import is_float
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import is_float
 from meta_fns.errors import DtypeError
 from meta_fns.ops.factories import Device, fresh, like
 from meta_fns.padding import factories

@@ -9,10 +9,10 @@ import torch
 from meta_fns.core import layout
 from meta_fns.core.checks import has_zero, need_equal, need_nonempty
 from meta_fns.core.dims import wrap_dim, wrap_dims
-from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.joining import common_format
 from meta_fns.ops.slicing import split, split_with_sizes

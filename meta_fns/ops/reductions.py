@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from meta_fns.core.checks import refuse_unless_empty
-from meta_fns.core.derived import into
+from meta_fns.core.derived_rules import into
 from meta_fns.core.dims import wrap_dim, wrap_dims
-from meta_fns.core.promote import is_float, sum_dtype, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Shape, check, empty, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import is_float, sum_dtype, to_real
 from meta_fns.errors import DtypeError
 from meta_fns.padding import reductions as padded_reductions
 

@@ -9,16 +9,16 @@ import torch
 
 from meta_fns.core.broadcasting import broadcast
 from meta_fns.core.checks import INDICES, fit_into, has_zero, need_dtype, need_equal, need_same, need_sizes
-from meta_fns.core.derived import need_writable
+from meta_fns.core.derived_rules import need_writable
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.iterator import laid_out_like
-from meta_fns.core.promote import number_dtype
 from meta_fns.core.registry import NO_CONTEXT, register, rule
 from meta_fns.core.sizes import Shape, Size, at_least_one, check, known, product, same, show, static
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
+from meta_fns.core.type_promotion import number_dtype
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.indexing import index_plan
-from meta_fns.padding import writing
+from meta_fns.padding import index_writes
 
 __all__ = ["index_put", "scatter_src", "scatter_value"]
 
@@ -127,12 +127,12 @@ def scatter_reduce(
     return scatter_src(self, dim, index, src)
 
 
-_both("scatter.src", scatter_src, padding=writing.scatter)
-_both("scatter.value", scatter_value, padding=writing.scatter)
-_both("scatter.reduce", scatter_src_with, padding=writing.scatter)
-_both("scatter.value_reduce", scatter_value_with, padding=writing.scatter)
-_both("scatter_reduce.two", scatter_reduce, padding=writing.scatter)
-_both("scatter_add.default", scatter_src, padding=writing.scatter)
+_both("scatter.src", scatter_src, padding=index_writes.scatter)
+_both("scatter.value", scatter_value, padding=index_writes.scatter)
+_both("scatter.reduce", scatter_src_with, padding=index_writes.scatter)
+_both("scatter.value_reduce", scatter_value_with, padding=index_writes.scatter)
+_both("scatter_reduce.two", scatter_reduce, padding=index_writes.scatter)
+_both("scatter_add.default", scatter_src, padding=index_writes.scatter)
 
 
 # --- slices along one dimension --------------------------------------------------------------------------------------
@@ -202,9 +202,9 @@ def index_copy(self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec
     return self.fresh()
 
 
-_both("index_add.default", index_add, padding=writing.along_index)
-_both("index_reduce.default", index_reduce, padding=writing.along_index)
-_both("index_copy.default", index_copy, padding=writing.along_index)
+_both("index_add.default", index_add, padding=index_writes.along_index)
+_both("index_reduce.default", index_reduce, padding=index_writes.along_index)
+_both("index_copy.default", index_copy, padding=index_writes.along_index)
 
 
 def _fill_checks(self: TensorSpec, dim: int, index: TensorSpec) -> None:
@@ -235,8 +235,8 @@ def index_fill_tensor(self: TensorSpec, dim: int, index: TensorSpec, value: Tens
     return laid_out_like(self)
 
 
-_both("index_fill.int_Scalar", index_fill_number, overlapping=True, padding=writing.along_index)
-_both("index_fill.int_Tensor", index_fill_tensor, overlapping=True, padding=writing.along_index)
+_both("index_fill.int_Scalar", index_fill_number, overlapping=True, padding=index_writes.along_index)
+_both("index_fill.int_Tensor", index_fill_tensor, overlapping=True, padding=index_writes.along_index)
 
 
 # --- advanced indexing -----------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def index_put(
     return laid_out_like(self)
 
 
-_both("index_put.default", index_put, overlapping=True, padding=writing.index_put)
+_both("index_put.default", index_put, overlapping=True, padding=index_writes.index_put)
 
 
 @rule("aten._index_put_impl_.default")
@@ -298,7 +298,7 @@ def index_put_impl_(
     return self
 
 
-@rule("aten._unsafe_index_put.default", padding=writing.index_put)
+@rule("aten._unsafe_index_put.default", padding=index_writes.index_put)
 def unsafe_index_put(
     self: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec, accumulate: bool = False
 ) -> TensorSpec:

@@ -8,11 +8,11 @@ import torch
 
 from meta_fns.core.checks import INTS, REALS, need_dtype, refuse_unless_empty
 from meta_fns.core.dims import wrap_dim
-from meta_fns.core.iterator import laid_out_like
-from meta_fns.core.promote import result_type
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, check, known, same, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
+from meta_fns.core.type_promotion import result_type
 from meta_fns.errors import DtypeError, ShapeError
 from meta_fns.ops.reductions import reduced_sizes
 from meta_fns.padding import rows

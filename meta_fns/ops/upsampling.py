@@ -17,10 +17,10 @@ from meta_fns.core.checks import (
     need_same,
     need_sizes,
 )
-from meta_fns.core.iterator import laid_out_like
 from meta_fns.core.registry import register, rule
 from meta_fns.core.sizes import Shape, Size, check, known, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.tensor_iterator import laid_out_like
 from meta_fns.errors import ShapeError
 from meta_fns.padding import gradients, rows
 from meta_fns.padding import rearranging as padded_rearranging

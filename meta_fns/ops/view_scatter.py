@@ -16,7 +16,7 @@ from meta_fns.core.spec import TensorSpec
 from meta_fns.errors import ShapeError
 from meta_fns.ops.slicing import diagonal, select, slice_tensor
 from meta_fns.ops.views import as_strided
-from meta_fns.padding import gradients, writing
+from meta_fns.padding import gradients, index_writes
 from meta_fns.padding.rearranging import diagonal_scatter as diagonal_scatter_padding
 
 __all__ = ["copy_preserving"]
@@ -42,7 +42,7 @@ def _fits(grad: TensorSpec, view: TensorSpec) -> None:
         expand(grad.sizes, grad.strides, view.sizes)
 
 
-@rule("aten.slice_scatter.default", padding=writing.slice_scatter)
+@rule("aten.slice_scatter.default", padding=index_writes.slice_scatter)
 def slice_scatter(
     self: TensorSpec, src: TensorSpec, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
 ) -> TensorSpec:
@@ -51,7 +51,7 @@ def slice_scatter(
     return copy_preserving(self)
 
 
-@rule("aten.select_scatter.default", padding=writing.select_scatter)
+@rule("aten.select_scatter.default", padding=index_writes.select_scatter)
 def select_scatter(self: TensorSpec, src: TensorSpec, dim: int, index: Size) -> TensorSpec:
     """A copy of ``self`` with ``src`` at one index of a dimension."""
     need_sizes("src", src, select(self, dim, index).sizes)

@@ -9,10 +9,10 @@ import torch
 
 from meta_fns.core import broadcasting, layout, view_strides
 from meta_fns.core.dims import wrap_dim, wrap_dims
-from meta_fns.core.promote import to_complex, to_real
 from meta_fns.core.registry import rule
 from meta_fns.core.sizes import Size, at_least_one, check, holds_here, known, same_shape, show
 from meta_fns.core.spec import TensorSpec
+from meta_fns.core.type_promotion import to_complex, to_real
 from meta_fns.errors import DtypeError, ShapeError, UnsupportedOp
 from meta_fns.padding import views as padded_views
 

@@ -9,10 +9,10 @@ import torch
 from meta_fns.core.sizes import Size, known
 from meta_fns.padding.axes import Axis, capacity_of, varies
 from meta_fns.padding.fills import GARBAGE, Fill, constant
-from meta_fns.padding.numbers import at_run_time
 from meta_fns.padding.padded import Emitter, Handle, Padded, lowered, with_sizes
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import positions
+from meta_fns.padding.symbolic_scalars import at_run_time
 
 __all__ = ["evenly", "filled", "like", "number", "range_of", "strided"]
 

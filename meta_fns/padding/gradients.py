@@ -12,7 +12,7 @@ import torch
 
 from meta_fns.core.dims import wrap_dim
 from meta_fns.core.sizes import Size
-from meta_fns.padding import writing
+from meta_fns.padding import index_writes
 from meta_fns.padding.axes import Axis, capacity, capacity_of, is_padded, normal, padded_sizes, prefix, varies
 from meta_fns.padding.broadcasting import broadcast_axes, need_agreement
 from meta_fns.padding.fills import GARBAGE, ZERO
@@ -62,14 +62,14 @@ def slice_of(
     """The gradient of a slice: zeros with the gradient where the slice was."""
     at = wrap_dim(dim, grad_output.ndim)
     axes = (*grad_output.axes[:at], normal((_true_size(emit, at),)), *grad_output.axes[at + 1 :])
-    return writing.slice_scatter(emit, _zeros(emit, grad_output, axes), grad_output, at, start, end, step)
+    return index_writes.slice_scatter(emit, _zeros(emit, grad_output, axes), grad_output, at, start, end, step)
 
 
 def select(emit: Emitter, grad_output: Padded, input_sizes: Sequence[Size], dim: int, index: Size) -> Padded:
     """The gradient of one position: zeros with the gradient there."""
     at = wrap_dim(dim, grad_output.ndim + 1)
     axes = (*grad_output.axes[:at], normal((_true_size(emit, at),)), *grad_output.axes[at:])
-    return writing.select_scatter(emit, _zeros(emit, grad_output, axes), grad_output, at, index)
+    return index_writes.select_scatter(emit, _zeros(emit, grad_output, axes), grad_output, at, index)
 
 
 def diagonal(

@@ -11,10 +11,10 @@ import torch
 from meta_fns.padding.axes import Axis, agree, is_padded
 from meta_fns.padding.broadcasting import broadcast_axes
 from meta_fns.padding.fills import FINITE, GARBAGE, Fill, constant
-from meta_fns.padding.numbers import DIVIDING, never_zero, numbered
 from meta_fns.padding.padded import Emitter, Padded, lowered
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.repairs import masked
+from meta_fns.padding.symbolic_scalars import DIVIDING, never_zero, numbered
 from meta_fns.torch_internals import OpOverload
 
 __all__ = ["first_alone", "pointwise"]

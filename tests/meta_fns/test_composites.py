@@ -14,7 +14,7 @@ import guards
 import meta_fns
 from guards.terms.fold import evaluate
 from meta_fns import MetaError, TensorSpec
-from meta_fns.core.composition import composites
+from meta_fns.core.composites import composites
 
 aten = torch.ops.aten
 SIZES = (0, 1, 2, 5)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from meta_fns import TensorSpec, infer
-from meta_fns.core import promote
+from meta_fns.core import type_promotion
 from meta_fns.errors import ShapeError
 from tests.meta_fns.eager import check_call, odd_tensor
 
@@ -23,9 +23,9 @@ def _zeros(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
 
 
 def test_complex_dtypes_of_this_torch() -> None:
-    assert frozenset(COMPLEX) == promote.COMPLEX_DTYPES
+    assert frozenset(COMPLEX) == type_promotion.COMPLEX_DTYPES
     for dtype in COMPLEX:
-        assert promote.to_real(dtype) is _zeros(dtype, 2).real.dtype
+        assert type_promotion.to_real(dtype) is _zeros(dtype, 2).real.dtype
 
 
 @pytest.mark.parametrize("dtype", COMPLEX, ids=str)

@@ -10,13 +10,13 @@ import torch
 
 from guards.terms.term import Term
 from meta_fns import TensorSpec
-from meta_fns.core.derived import functional_rule
+from meta_fns.core.derived_rules import functional_rule
 from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.registry import lookup, resolve
 from meta_fns.core.sizes import same
 from meta_fns.padding.axes import Axis, agree, capacity_of, length, normal, varies
-from meta_fns.padding.drawing import DRAWN_ALONE
 from meta_fns.padding.padded import Padded
+from meta_fns.padding.random_numbers import DRAWN_ALONE
 from meta_fns.padding.refusals import Refuse
 from meta_fns.padding.views import put_back
 from symshape.graph.dead_code import without_dead_code

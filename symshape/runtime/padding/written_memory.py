@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from meta_fns.core.derived import functional_rule
+from meta_fns.core.derived_rules import functional_rule
 from meta_fns.core.registry import lookup
 from meta_fns.core.sizes import same, same_shape
 from meta_fns.padding.pointwise import pointwise

@@ -8,8 +8,8 @@ import random
 import torch
 
 from meta_fns.core import dense
-from meta_fns.core.iterator import output_strides
 from meta_fns.core.layout import contiguous_strides
+from meta_fns.core.tensor_iterator import output_strides
 from tests.meta_fns.core.test_layout import tensors
 from tests.meta_fns.eager import odd_sizes, odd_tensor, overlapping
 from tests.meta_fns.symbolic import guards_at, symbols

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from meta_fns.core.derived import functional_rule
+from meta_fns.core.derived_rules import functional_rule
 from meta_fns.core.registry import lookup
 from tests.meta_fns.opdb import Call
 from tests.meta_fns.padding.cases import Case

@@ -15,16 +15,16 @@ import symshape
 from meta_fns.core import registry
 from meta_fns.padding import (
     axes,
+    index_writes,
     losses,
     matmul,
-    numbers,
     reductions,
     repairs,
     rows,
     sorting,
+    symbolic_scalars,
     transformer_layers,
     views,
-    writing,
 )
 from meta_fns.padding.padded import Padded, apply
 from symshape.runtime.padding.versions import Versions
@@ -236,17 +236,17 @@ def _writes_of_padding(patch: pytest.MonkeyPatch) -> None:
     def target(emit: Any, index: Padded, size: Any, *, wraps: bool) -> Padded:
         return repairs.masked(emit, index, 0)
 
-    patch.setattr(writing, "_target", target)
+    patch.setattr(index_writes, "_target", target)
 
 
 def _slices_written_to_the_capacity(patch: pytest.MonkeyPatch) -> None:
-    whole = writing._chosen
+    whole = index_writes._chosen
 
     def chosen(emit: Any, x: Padded, src: Padded, dim: int, inside: Any, place: Any) -> Padded:
         inside = emit.call(torch.ops.aten.ge.Scalar, place, 0)
         return whole(emit, x, src, dim, inside, place)
 
-    patch.setattr(writing, "_chosen", chosen)
+    patch.setattr(index_writes, "_chosen", chosen)
 
 
 def _views_that_do_not_show_writes(patch: pytest.MonkeyPatch) -> None:
@@ -338,8 +338,8 @@ def _distances_of_garbage(patch: pytest.MonkeyPatch) -> None:
 
 
 def _numbers_of_the_capacity(patch: pytest.MonkeyPatch) -> None:
-    made = numbers.at_run_time
-    patch.setattr(numbers, "at_run_time", lambda emit, size, dtype: made(emit, axes.capacity(size), dtype))
+    made = symbolic_scalars.at_run_time
+    patch.setattr(symbolic_scalars, "at_run_time", lambda emit, size, dtype: made(emit, axes.capacity(size), dtype))
 
 
 MUTATIONS: tuple[tuple[Patch, Callable[..., Any], tuple[Arg, ...]], ...] = (

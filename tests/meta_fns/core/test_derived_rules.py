@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from meta_fns import DtypeError, Rule, ShapeError, TensorSpec, lookup
-from meta_fns.core import derived
+from meta_fns.core import derived_rules
 from symshape.errors import SymShapeError
 from tests.meta_fns.eager import ALL_DTYPES, check_call, odd_sizes, odd_tensor
 from tests.meta_fns.symbolic import guards_at, symbols
@@ -39,8 +39,8 @@ def test_all_that_is_known_stays(op: Any, monkeypatch: pytest.MonkeyPatch) -> No
     functional = lookup(OTHERS.get(op, aten.add.Tensor))
     assert functional is not None
     known = Padded(functional.overload, functional.fn, functional.data_dependent, len, name="by any other name")
-    monkeypatch.setattr(derived, "lookup", lambda candidate: known)
-    found = derived.derive(op)
+    monkeypatch.setattr(derived_rules, "lookup", lambda candidate: known)
+    found = derived_rules.derive(op)
     assert isinstance(found, Padded)
     changed = {"overload": str(op), "fn": found.fn}
     assert attrs.asdict(found) == {**attrs.asdict(known), **changed}
@@ -49,9 +49,9 @@ def test_all_that_is_known_stays(op: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_has_no_functional_rule_has_none() -> None:
-    assert derived.derive(aten.add.Tensor) is None
-    assert derived.derive(aten.nonzero.default) is None
-    assert derived.derive(torch.ops.prims.add.default) is None
+    assert derived_rules.derive(aten.add.Tensor) is None
+    assert derived_rules.derive(aten.nonzero.default) is None
+    assert derived_rules.derive(torch.ops.prims.add.default) is None
 
 
 def test_results_are_eagers() -> None:
@@ -71,40 +71,40 @@ def test_results_are_eagers() -> None:
 
 def test_written_into_self() -> None:
     spec = TensorSpec.contiguous((2, 3))
-    assert derived.written(spec, spec, convert=False) is spec
+    assert derived_rules.written(spec, spec, convert=False) is spec
     with pytest.raises(ShapeError, match=r"result of sizes \(3, 2\) does not fit into self, \(2, 3\)"):
-        derived.written(spec, TensorSpec.contiguous((3, 2)), convert=False)
+        derived_rules.written(spec, TensorSpec.contiguous((3, 2)), convert=False)
     with pytest.raises(ShapeError, match="does not fit"):
-        derived.written(spec, TensorSpec.contiguous((1, 2, 3)), convert=False)
+        derived_rules.written(spec, TensorSpec.contiguous((1, 2, 3)), convert=False)
     complexes = spec.with_(dtype=torch.complex64)
     with pytest.raises(DtypeError, match=r"complex64 cannot be written into torch\.float32"):
-        derived.written(spec, complexes, convert=False)
-    assert derived.written(spec, complexes, convert=True) is spec
+        derived_rules.written(spec, complexes, convert=False)
+    assert derived_rules.written(spec, complexes, convert=True) is spec
     row = TensorSpec((2, 3), (0, 1))
     with pytest.raises(ShapeError, match="share memory"):
-        derived.written(row, spec, convert=False)
-    assert derived.written(row, spec, convert=False, overlapping=True) is row
+        derived_rules.written(row, spec, convert=False)
+    assert derived_rules.written(row, spec, convert=False, overlapping=True) is row
 
 
 def test_need_writable_of_symbols() -> None:
     """An expanded dimension may be written to where it is of size 1, or where the tensor is empty."""
     env, (n,) = symbols(1)
-    derived.need_writable(TensorSpec((n, 3), (0, 1)))
+    derived_rules.need_writable(TensorSpec((n, 3), (0, 1)))
     assert [guards_at(env, value) for value in (0, 1, 2)] == [True, True, False]
     _, (n,) = symbols(2)
     with pytest.raises((ShapeError, SymShapeError), match="share memory"):
-        derived.need_writable(TensorSpec((n, 3), (0, 1)))
-    derived.need_writable(TensorSpec((5, 0), (0, 1)))
-    derived.need_writable(TensorSpec((1, 3), (0, 1)))
+        derived_rules.need_writable(TensorSpec((n, 3), (0, 1)))
+    derived_rules.need_writable(TensorSpec((5, 0), (0, 1)))
+    derived_rules.need_writable(TensorSpec((1, 3), (0, 1)))
 
 
 def test_into_resizes() -> None:
     result = TensorSpec.contiguous((2, 3))
     same = TensorSpec((2, 3), (1, 2))
-    assert derived.into(same, result) is same
-    grown = derived.into(TensorSpec.contiguous((5,), torch.float64), result)
+    assert derived_rules.into(same, result) is same
+    grown = derived_rules.into(TensorSpec.contiguous((5,), torch.float64), result)
     assert (grown.sizes, grown.strides, grown.dtype) == ((2, 3), (3, 1), torch.float64)
     with pytest.raises(DtypeError, match=r"out of torch\.int64"):
-        derived.into(TensorSpec.contiguous((2, 3), torch.int64), result)
+        derived_rules.into(TensorSpec.contiguous((2, 3), torch.int64), result)
     with pytest.raises(DtypeError, match="out is on meta"):
-        derived.into(TensorSpec.contiguous((2, 3), device=torch.device("meta")), result)
+        derived_rules.into(TensorSpec.contiguous((2, 3), device=torch.device("meta")), result)
