@@ -5,17 +5,22 @@
 >>> print(traced.output_specs.sizes[0])
 s0*s1
 
-The floors, from the ground: ``dims``, ``options``, ``events`` and ``errors`` are what users say and hear;
-``torch_internals`` holds the private parts of torch that are used; ``calls`` is what a call is, with the one maker of
-its keys; ``graph`` what a traced program is; ``tracing`` makes one; ``runtime`` keeps and runs them; ``store`` keeps
-them between processes; ``exploring`` shows them; ``cost`` says what they cost, as formulas, ``planning`` which sizes to
-capture; ``frontends`` are the ways in.
+The floors, from the ground up:
 
-A warm call of a compiled function passes ``frontends/compiled.py`` (``Compiled.__call__``), ``calls/call_key.py`` and
-``calls/modes.py`` (its exact key), ``runtime/cache.py`` (``find_exact``) and the entry's runner in ``runtime/runners``.
-Sizes that are new but fit an entry go by ``call_key.read`` and the dispatch tree (``EntryCache.find``).  On a miss
-``calls/arguments.py`` names the arguments, ``calls/policies.py`` says which sizes become symbols,
-``tracing/capture.py`` traces, ``runners/choice.py`` makes the runner, and ``EntryCache.publish`` lets calls find it.
+- ``dims``, ``options``, ``events`` and ``errors``: the user's settings, and what users are told.
+- ``torch_internals``: the private parts of torch that are used; ``native``: the extensions in C++.
+- ``calls``: reading of calls, and the one maker of their keys.
+- ``graph``: a traced program as data, and its executable forms.
+- ``tracing``: makes programs. ``runtime``: stores and runs them in one process; ``store``: between processes.
+- ``exploring``: reports. ``cost``: the cost of programs, as formulas. ``planning``: the sizes to capture.
+- ``frontends``: the entry points.
+
+A warm call runs ``Compiled.__call__`` (``frontends/compiled.py``). A function of ``calls/call_key.py`` makes the call's
+exact key, with ``calls/modes.py``. The memo of the cache (``runtime/cache.py``) gives the entry, whose runner
+(``runtime/runners``) runs. New sizes that fit an entry are found by ``runtime/known_calls.py``, or by ``call_key.read``
+and the dispatch tree (``EntryCache.find``). On a miss ``calls/arguments.py`` names the arguments, ``calls/policies.py``
+says which sizes become symbols, ``tracing/capture.py`` traces, ``runners/choice.py`` makes the runner, and
+``EntryCache.publish`` adds the entry.
 """
 
 from symshape import own_packages  # first: raises where another package is called guards or meta_fns  # noqa: F401
