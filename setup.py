@@ -1,6 +1,6 @@
-"""Compiles the reasoning of ``guards`` with mypyc where a C compiler is at hand; everything else is in pyproject.toml.
+"""Compile the reasoning of ``guards`` with mypyc, if there is a C compiler; everything else is in pyproject.toml.
 
-With it go, where torch is installed, the extensions in C++ that symshape/native/extensions.py lists.
+If torch is installed, the C++ extensions of symshape/native/extensions.py are compiled too.
 
 The modules are ordinary Python and run as such where nothing was compiled, with the same answers and about a third of
 the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to compile an error; unset, a failure is told
@@ -82,7 +82,7 @@ BUILDING = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install"}
 
 
 def extensions() -> list[Extension]:
-    """What is to be compiled: nothing when it is not wanted, or when this run only asks for metadata of the package."""
+    """Return the extensions to compile: none if they are not wanted, or if this run only asks for metadata."""
     if WANTED == "0" or BUILDING.isdisjoint(sys.argv):
         return []
     os.chdir(HERE)
@@ -133,7 +133,7 @@ def native() -> list[Extension]:
 
 
 def docstrings() -> Extension:
-    """What puts docstrings into the compiled modules, where mypyc writes signatures only (guards/docstrings.c)."""
+    """Return the extension that adds docstrings to the compiled modules (guards/docstrings.c); mypyc omits them."""
     rows = []
     for name in COMPILED:
         tree = ast.parse((HERE / "guards" / f"{name}.py").read_text(encoding="utf-8"))
@@ -146,7 +146,7 @@ def docstrings() -> Extension:
 
 
 def documented(node: ast.Module | ast.ClassDef | ast.FunctionDef, path: str = "") -> Iterator[tuple[str, str]]:
-    """The docstring of a module, and of the classes, methods and functions in it by their paths ("Class method")."""
+    """Yield the docstrings of a module and of its classes, methods and functions, by path ("Class method")."""
     text = ast.get_docstring(node)
     if text is not None:
         yield path, text
@@ -165,15 +165,15 @@ def _tell(what: str, error: BaseException) -> None:
 
 
 class Build(build_ext):
-    """Compiles all or nothing: half of the modules would not import."""
+    """A build that compiles all modules or none: half of them would not import."""
 
     def finalize_options(self) -> None:
-        """One extension on each core: those that include torch take a quarter of a minute each."""
+        """Compile one extension on each core: those that include torch take a quarter of a minute each."""
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        """Compiles, or says why not and goes on without."""
+        """Compile, or say why not and go on without."""
         try:
             super().run()
         except Exception as error:
