@@ -37,7 +37,7 @@ _cache: dict[str, Understood] = {}
 
 
 def understood(text: Any) -> Understood:
-    """Return the meaning of a text; :func:`parse` answers its term alone.
+    """Return the meaning of a text; :func:`parse` returns its term alone.
 
     Raises:
         ParseError: the text is not of the accepted language, or is too large.

@@ -1,6 +1,6 @@
 """The nodes of a dispatch tree, and how each is searched: immutable, so that readers need no lock.
 
-``find(values)`` answers the record of highest priority whose box holds.  A node may have a ``rest`` beside its
+``find(values)`` returns the record of highest priority whose box holds.  A node may have a ``rest`` beside its
 branches: the records that do not constrain what the node looks at.  They are searched only where they could win.
 """
 

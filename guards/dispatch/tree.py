@@ -1,6 +1,6 @@
 """The decision tree that finds the guard set that holds, in place of a scan.
 
-A :class:`Tree` answers what a scan of the guard sets in order of insertion would answer, with far fewer tests: forms
+A :class:`Tree` returns what a scan of the guard sets in order of insertion would return, with far fewer tests: forms
 that many sets fix are looked up in a table, ranges of a form are searched by bisection, and only what is left of a set
 is tested one by one.  Readers need no lock: a writer publishes a new tree by one assignment.
 """

@@ -1,7 +1,7 @@
 """The range domain: what values a term can have, as a pair of bounds.
 
 The functions here work on plain pairs ``(lo, hi)`` in which None means unbounded;
-:class:`guards.domains.interval.Interval` is the public face of such a pair. Every function answers an interval that
+:class:`guards.domains.interval.Interval` is the public face of such a pair. Every function returns an interval that
 contains all values that its operands allow.
 """
 

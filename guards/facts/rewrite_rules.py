@@ -1,7 +1,7 @@
 """The rewrite table: one law a row; :mod:`guards.facts.rewriting` applies it under what a component knows.
 
 Each row states its law as text (``law`` holds wherever ``where`` does); the tests prove every row from that text and
-check that ``apply`` agrees with it. A row's ``apply`` answers the rewritten term, or None when the row does not fit.
+check that ``apply`` agrees with it. A row's ``apply`` returns the rewritten term, or None when the row does not fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pieces of a JSON document, checked: each function answers the piece, or says what of it is wrong."""
+"""Checks on pieces of a JSON document: each function returns the piece, or raises with what is wrong with it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bitwise operations on integers of any size (two's complement, as in Python) as quotients and remainders.
 
-Each function answers None where there is no such formula: one operand must be a constant with few runs of bits.
+Each function returns None where there is no such formula: one operand must be a constant with few runs of bits.
 """
 
 from __future__ import annotations
