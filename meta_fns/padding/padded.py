@@ -2,10 +2,10 @@
 
 A padding rule is a function of an :class:`Emitter` and of the op's own arguments: a :class:`Padded` for each tensor,
 true sizes (symbolic, with a ``capacity``) for sizes.  It emits ops on the tensors in memory, which have the sizes of
-their capacities, and answers the padded results.  It is right if, whatever the padding of its arguments holds within
+their capacities, and returns the padded results.  It is right if, whatever the padding of its arguments holds within
 what their ``fill`` says, the valid elements of its results are those of the op on the valid elements of its arguments,
 and the padding of its results is what their ``fill`` says.  Where that cannot be, it raises ``Refuse``; where it
-cannot be for one of several results, it answers a ``Refuse`` in the place of that one.
+cannot be for one of several results, it returns a ``Refuse`` in the place of that one.
 """
 
 from __future__ import annotations

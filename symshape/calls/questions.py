@@ -64,7 +64,7 @@ class Question:
         what: ``attribute`` (of a tensor's own, by name), ``attributes`` (their names), ``is`` (a certain object),
             ``hooked`` (whether hooks see its gradient), ``number`` (which float a ``FloatLeaf`` holds),
             ``data`` (what numbers in this and other leaves say), ``is_transformed`` (of the call, whatever the leaf),
-            ``is_made`` (whether autograd knows what made it), or the name of a method of tensors that answers a bool.
+            ``is_made`` (whether autograd knows what made it), or the name of a method of tensors that returns a bool.
         about: the name of the attribute, the object, or what answers for all leaves.
     """
 
@@ -129,7 +129,7 @@ class Question:
 
 
 def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hashable, ...]]:
-    """Return the function that answers all questions for the leaves of a call; a missing leaf answers None."""
+    """Return the function that answers all questions for the leaves of a call; None for a missing leaf."""
     asked = [(each.position, each.about if each.what == DATA else each.asks(), each.what == DATA) for each in questions]
 
     def answers(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
@@ -145,7 +145,7 @@ def asker(questions: Sequence[Question]) -> Callable[[Sequence[Any]], tuple[Hash
 
 
 def answers(questions: Sequence[Question], leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-    """Return the answers for a call; a missing leaf answers None."""
+    """Return the answers for a call; None for a missing leaf."""
     return asker(questions)(leaves)
 
 

@@ -37,7 +37,7 @@ class Limit:
         schedule: who holds tensors, as for :meth:`symshape.Traced.peak_memory`.
         alignment: allocations are rounded up to a multiple of this.
 
-    The guards of several programs under their limits go into one dispatch tree, which then answers the first program
+    The guards of several programs under their limits go into one dispatch tree, which then returns the first program
     that serves a call within its budget:
 
     >>> import torch, symshape

@@ -75,7 +75,7 @@ def from_json(data: Json, other: Callable[[str, Json], Any] | None = None, depth
 
     Args:
         data: what was written.
-        other: answers the value of another tag.
+        other: returns the value of another tag.
         depth: how deep it is nested.
 
     Raises:

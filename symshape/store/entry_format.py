@@ -55,7 +55,7 @@ class BuiltEntry:
 
     Attributes:
         state: what it read, in this process.
-        holds: answers whether the objects that were described are still what they were then.
+        holds: returns whether the objects that were described are still what they were then.
         graph: its operators.
         specs: of what it returns.
         run: what runs it.
