@@ -143,10 +143,7 @@ def _triangle(row: Size, col: Size, offset: Size, lower: bool) -> Size:
 
 
 def _growing_rows(row: Size, col: Size) -> Size:
-    """Return the number of elements in ``row`` rows of 1, 2, 3 … elements, at most ``col`` each.
-
-    A negative ``row`` counts as 0.
-    """
+    """Return the number of elements in ``row`` (0 if negative) rows of 1, 2, 3 … elements, at most ``col`` each."""
     row = sym_max(row, 0)
     grown = sym_min(row, col)
     return grown * (grown + 1) // 2 + (row - grown) * col
