@@ -39,7 +39,7 @@ def _compiled(program: Program) -> tuple[Run, Run]:
     """The graph's function, and the one with each step as it is."""
     positions = symbol_positions(program.slots)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codegen, "spellings", lambda *given: {})
+        patch.setattr(codegen, "fast_calls", lambda *given: {})
         plain = compile_graph(program.graph, positions)
     return compile_graph(program.graph, positions), plain
 

@@ -57,7 +57,7 @@ def _both(fn: Callable[..., Any], *args: torch.Tensor) -> int:
     positions = symbol_positions(program.slots)
     looped = compile_graph(program.graph, positions)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codegen, "laps_in", lambda *given: None)
+        patch.setattr(codegen, "rolled_loop", lambda *given: None)
         straight = compile_graph(program.graph, positions)
     sizes = [size for each in args for size in each.shape]
     assert _run(looped, list(args), sizes) == _run(straight, list(args), sizes)
