@@ -167,15 +167,26 @@ def test_where_entries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Without torch: a process that writes for ever starts in a tenth of a second.
 _WRITER = """
-import importlib.util, os, sys, types for name in ("symshape", "symshape.errors", "symshape.store",
-"symshape.store.entry_format", "symshape.store.store_errors"): sys.modules[name] = types.ModuleType(name) import hashlib
-sys.modules["symshape.store.entry_format"].LARGEST = 1 << 28 sys.modules["symshape.store.entry_format"].digest_of =
-lambda content: hashlib.sha256(content).hexdigest() sys.modules["symshape.store.store_errors"].EntryError =
-type("EntryError", (Exception,), {}) sys.modules["symshape.errors"].InputError = type("InputError", (Exception,), {})
-spec = importlib.util.spec_from_file_location("symshape.store.disk", "symshape/store/disk.py") disk =
-sys.modules["symshape.store.disk"] = importlib.util.module_from_spec(spec) spec.loader.exec_module(disk) store =
-disk.DiskStore(sys.argv[1], most_bytes=3_000_000) count = int(sys.argv[3]) print("ready", flush=True) i = 0 while i !=
-count: store.write("a" * 32, (sys.argv[2] + str(i)).encode() * 20_000) i += 1
+import importlib.util, os, sys, types
+for name in ("symshape", "symshape.errors", "symshape.store", *(
+    "symshape.store.entry_format", "symshape.store.store_errors"
+)):
+    sys.modules[name] = types.ModuleType(name)
+import hashlib
+sys.modules["symshape.store.entry_format"].LARGEST = 1 << 28
+sys.modules["symshape.store.entry_format"].digest_of = lambda content: hashlib.sha256(content).hexdigest()
+sys.modules["symshape.store.store_errors"].EntryError = type("EntryError", (Exception,), {})
+sys.modules["symshape.errors"].InputError = type("InputError", (Exception,), {})
+spec = importlib.util.spec_from_file_location("symshape.store.disk", "symshape/store/disk.py")
+disk = sys.modules["symshape.store.disk"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(disk)
+store = disk.DiskStore(sys.argv[1], most_bytes=3_000_000)
+count = int(sys.argv[3])
+print("ready", flush=True)
+i = 0
+while i != count:
+    store.write("a" * 32, (sys.argv[2] + str(i)).encode() * 20_000)
+    i += 1
 """
 
 
