@@ -180,7 +180,7 @@ def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> flo
     if node is None:  # a part of an op
         if name not in _PARTS or len(numbers) != 2:
             return None
-        found = {_PARTS[name](*each) + 0.0 for each in itertools.product(*choices)}
+        found: set[float | None] = {_PARTS[name](*each) + 0.0 for each in itertools.product(*choices)}
     else:
         found = {_evaluated(node, each) for each in itertools.product(*choices)}
     if len(found) != 1 or found == {None}:

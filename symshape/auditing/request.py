@@ -227,7 +227,7 @@ def _mask(
 ) -> tuple[torch.Tensor, str | None, str, bool, tuple[float, float | None]]:
     """Which positions of the example are valid, and how that is said."""
     if not isinstance(valid, str):
-        found = valid(**arguments)
+        found: Any = valid(**arguments)
         if not isinstance(found, torch.Tensor) or found.dim() not in (1, 2) or found.shape[-1] != size:
             raise InputError(
                 "the function valid= must return a tensor of (rows, length) or (length,), true where valid"
