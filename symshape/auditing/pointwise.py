@@ -28,7 +28,7 @@ from symshape.auditing.domain import (
 )
 from symshape.auditing.op_calls import name_of_op, target_of
 from symshape.auditing.world import FINITE_NUMBERS, SMALL_SCORES, STRONG, World
-from symshape.graph.steps import Node, Value, map_argument
+from symshape.graph.steps import Node, Value, arguments_by_name, map_argument
 
 __all__ = ["chosen", "combine", "pointwise"]
 
@@ -87,7 +87,7 @@ def combine(
         node: the step, whose op is computed on known numbers; None for a product that stands for a part of an op.
         dtype: the dtype of the result.
     """
-    if node is not None and node.kwargs.get("alpha", 1) != 1:
+    if node is not None and arguments_by_name(node).get("alpha", 1) != 1:
         name = "scaled_" + name
     facts, assumes = {}, set().union(*(each.assumes for each in operands))
     compared = _compared(name, operands, world)

@@ -292,6 +292,15 @@ def _written_base(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return view.sum(0)
 
 
+def _subtracted_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    hidden = (1.0 - mask[:, None].float()) * -1e9
+    return torch.add(x @ x.transpose(1, 2), hidden, alpha=-1).softmax(-1) @ x
+
+
+def _bound_by_a_scaled_number(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return 1 / torch.ops.aten.add.Scalar(x.relu() * mask[..., None], 1, -0.0).sum(1)
+
+
 def _random_by_padding(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(x).bernoulli_(x.sigmoid()).sum(1)
 
@@ -310,6 +319,8 @@ def _random_by_padding(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         _written_slice,
         _written_base,
         _random_by_padding,
+        _subtracted_mask,
+        _bound_by_a_scaled_number,
     ],
 )
 def test_no_proof_where_padding_comes_by_a_back_door(program: Program) -> None:
