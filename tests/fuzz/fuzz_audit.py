@@ -137,4 +137,4 @@ def _compare(rng: random.Random, program: MaskedProgram, found: symshape.Padding
 def main(argv: Sequence[str] | None = None) -> Outcome:
     """Runs the fuzzer; each case is one program."""
     torch.set_num_threads(1)
-    return run_fuzzer("audit", __doc__, argv, case, count=1000, smoke=25, must_see=("proven", "leaks"))
+    return run_fuzzer("audit", __doc__, argv, case, count=1000, smoke=60, must_see=("proven", "leaks"))
