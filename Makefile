@@ -35,10 +35,10 @@ PINS := $(if $(TORCH),$(VENV)/constraints.txt,constraints.txt)
 BUILT_FOR := build/.built-for
 OTHER := $(if $(filter $(VENV),$(shell cat $(BUILT_FOR) 2>/dev/null)),,built-for-another-venv)
 CODE  := guards meta_fns symshape tests
-LINTED := $(CODE) $(wildcard notebooks)
+LINTED := $(CODE) $(wildcard notebooks docs)
 
 .DEFAULT_GOAL := help
-.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test lint format types bench fuzz sweep golden mutation notebooks clean clean-venv
+.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test lint format types bench fuzz sweep golden pages docs mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -150,6 +150,15 @@ sweep: $(STAMP)  ## programs of einops, kornia, PyG, timm, diffusers and torchvi
 
 golden: $(STAMP)  ## write the golden files again (NAME=errors for one)
 	@$(PY) -m tests.golden --write $(NAME)
+
+pages: $(STAMP)  ## write the generated pages and pictures of docs/ and README again
+	@$(PY) -m tests.pages --write
+
+# A place of its own: it needs neither torch nor symshape, which are read and not imported.
+docs:  ## the pages for users as a site, strictly, in build/site
+	@[ -x $(VENV)-docs/bin/mkdocs ] || { $(or $(firstword $(wildcard $(PY))),$(PYTHON)) -m venv $(VENV)-docs && \
+	    $(VENV)-docs/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) -c constraints.txt mkdocs mkdocs-material "mkdocstrings[python]" ruff; }
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict $(ARGS)
 
 # cosmic-ray has a place of its own: what it depends on is nothing that we pin.
 mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECONDS=1500, NAME=deciders)

@@ -1,7 +1,7 @@
 """Where symshape is weaker than it could be: each gap with its reason and a check that it is still there.
 
 A gap is sound: guards that are narrower than the program needs, a trace more than necessary. ``test_known_gaps.py``
-runs each check and fails when a gap has been closed, so that this table and the README stay true.
+runs each check and fails when a gap has been closed, so that this table and docs/sharp-bits stay true.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The README's code runs, and every public name says what it does."""
+"""The pages for users (README.md, docs/): their code runs, their links lead somewhere, what is generated is fresh.
+
+Every public name says what it does.
+"""
 
 from __future__ import annotations
 
-import doctest
 import importlib
 import inspect
 import os
@@ -10,45 +12,34 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-import attrs
 import pytest
 
 from tests.discovery import REPOSITORY
-
-README = REPOSITORY / "README.md"
-CONTRIBUTING = REPOSITORY / "CONTRIBUTING.md"
-
-# A block is run unless the line before it is a comment that says why not: <!-- not run: needs CUDA -->
-FENCE = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]+?) -->\n\n?)?```(?P<language>python|pycon)\n(?P<code>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
+from tests.pages import generated
+from tests.pages.markdown import (
+    CONTRIBUTING,
+    DOCS,
+    README,
+    anchors,
+    blocks,
+    broken_links,
+    commands,
+    links,
+    listed_pages,
+    pages,
+    plain,
 )
 
-
-@attrs.frozen
-class Block:
-    """A code block of a Markdown file."""
-
-    language: str
-    code: str
-    line: int
-    reason: str | None
+PAGES = pages()
+TEXTS = [README, CONTRIBUTING, *PAGES]
+README_BYTES = 8_000  # a reader takes in the first screens, and no more
+CODE = ("guards", "meta_fns", "symshape")
 
 
-def blocks(text: str) -> list[Block]:
-    """All Python blocks of a Markdown text; `line` is the line of the first line of code."""
-    return [
-        Block(match["language"], match["code"], text.count("\n", 0, match.start("code")) + 1, match["reason"])
-        for match in FENCE.finditer(text)
-    ]
-
-
-def plain(block: Block) -> str:
-    """The statements of a block, without prompts and expected output."""
-    if block.language == "python":
-        return block.code
-    return "".join(example.source for example in doctest.DocTestParser().get_examples(block.code))
+def _name(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
 
 
 def test_blocks_are_found() -> None:
@@ -63,7 +54,7 @@ def test_blocks_are_found() -> None:
     assert plain(found[2]) == "1\n"
 
 
-@pytest.mark.parametrize("path", [README, CONTRIBUTING], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", TEXTS, ids=_name)
 def test_every_block_compiles(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     found = blocks(text)
@@ -72,15 +63,13 @@ def test_every_block_compiles(path: Path) -> None:
         compile("\n" * (block.line - 1) + plain(block), str(path), "exec")
 
 
-def test_readme_runs() -> None:
-    """All blocks of the README in order, in one namespace and a process of its own, as a reader would paste them.
-
-    Lines of the code are lines of the README, so that the origins symshape reports (file, line, source) can be read.
-    """
-    found = [block for block in blocks(README.read_text(encoding="utf-8")) if block.reason is None]
-    assert found, "the README shows no code"
+@pytest.mark.parametrize("paths", [[README], PAGES], ids=["README", "docs"])
+def test_pages_run(paths: list[Path]) -> None:
+    """All blocks of each page in order, in one namespace a page, as a reader would paste them."""
+    found = [block for path in paths for block in blocks(path.read_text(encoding="utf-8")) if block.reason is None]
+    assert found, "the pages show no code"
     run = subprocess.run(
-        [sys.executable, "-m", "tests.test_docs"],
+        [sys.executable, "-m", "tests.pages.running", *map(_name, paths)],
         cwd=REPOSITORY,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -91,7 +80,112 @@ def test_readme_runs() -> None:
     assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"
 
 
-@pytest.mark.parametrize("name", ["guards", "meta_fns", "symshape"])
+def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
+    from tests.pages.running import run
+
+    page = tmp_path / "page.md"
+    page.write_text("```pycon\n>>> 1 + 1\n3\n```\n\n```python\nraise ValueError\n```\n\n```python\na = 1\n```\n")
+    assert run(page) == 2
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=_name)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert not broken_links(path)
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A title: `x`\n[a](page.md#a-title-x) [b](page.md#b) ![c](no.svg) `[d](no.md)` [e](https://a.b)\n"
+    )
+    assert anchors(page.read_text()) == {"a-title-x"}
+    assert links(page.read_text()) == ["page.md#a-title-x", "page.md#b", "no.svg", "https://a.b"]
+    assert broken_links(page) == ["page.md#b: no such heading", "no.svg: no such file"]
+
+
+def test_generated_pages_are_fresh() -> None:
+    pytest.importorskip("typer")
+    assert not generated.stale(), "run: make pages"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_bytes()) <= README_BYTES
+
+
+def test_the_navigation_lists_every_page_once() -> None:
+    listed = listed_pages()
+    assert sorted(listed) == sorted(path.relative_to(DOCS).as_posix() for path in PAGES)
+    assert len(set(listed)) == len(listed)
+
+
+def test_every_error_has_a_page() -> None:
+    from symshape import errors
+
+    index = (DOCS / "errors" / "index.md").read_text(encoding="utf-8")
+    classes = [name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)]
+    for name in set(classes) - {"SymShapeError"}:
+        page = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower() + ".md"
+        assert f"[{name}]({page})" in index, f"docs/errors/index.md does not lead to {page}"
+        assert (DOCS / "errors" / page).read_text(encoding="utf-8").startswith(f"# {name}\n")
+
+
+@pytest.mark.parametrize(("package", "page"), [("guards", "guards.md"), ("meta_fns", "meta-fns.md")])
+def test_errors_of_the_lower_packages_are_listed(package: str, page: str) -> None:
+    module = importlib.import_module(f"{package}.errors")
+    text = (DOCS / "errors" / page).read_text(encoding="utf-8")
+    names = {name for name, kind in vars(module).items() if inspect.isclass(kind) and issubclass(kind, Exception)}
+    assert names, package
+    assert all(f"`{name}`" in text or f"`{package}.{name}`" in text for name in names)
+
+
+def test_every_environment_variable_is_listed() -> None:
+    files = [path for name in CODE for path in (REPOSITORY / name).rglob("*.py")]
+    code = "".join(path.read_text(encoding="utf-8") for path in [*files, REPOSITORY / "setup.py"])
+    read = set(re.findall(r"[\"'](SYMSHAPE_[A-Z_]+)[\"']", code)) - {"SYMSHAPE_TORCH"}  # a macro of C++
+    page = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(SYMSHAPE_[A-Z_]+)`", page, re.MULTILINE)) == read
+
+
+def test_commands_that_pages_show_exist() -> None:
+    typer = pytest.importorskip("typer")
+    from symshape.frontends.cli.commands import app
+
+    root = typer.main.get_command(app)
+    shown = [(_name(path), line) for path in TEXTS for line in commands(path.read_text(encoding="utf-8"))]
+    assert len(shown) > 5
+    for page, line in shown:
+        words, command = line.split()[1:], root
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        assert command is not root, f"{page}: no such command: {line}"
+        options = {name for each in command.params for name in each.opts}
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options, f"{page}: {line}"
+
+
+def test_docstrings_as_pages_have_their_doctests_as_code() -> None:
+    text = (DOCS / "doctests.py").read_text(encoding="utf-8").replace("import griffe\n", "")
+    namespace: dict[str, Any] = {"griffe": _Griffe, "__name__": "doctests"}
+    exec(compile(text.replace("from __future__ import annotations\n", ""), "doctests.py", "exec"), namespace)
+    obj = _Object("Say :func:`one`.\n\n>>> a = 1\n>>> a\n1\n\nMore.\n")
+    namespace["Doctests"]().on_object(obj=obj)
+    assert obj.docstring.value == "Say `one`.\n\n```pycon\n>>> a = 1\n>>> a\n1\n```\n\nMore.\n"
+
+
+class _Griffe:
+    Extension = object
+    Object = object
+
+
+class _Object:
+    def __init__(self, text: str) -> None:
+        self.value = text
+
+    @property
+    def docstring(self) -> _Object:
+        return self
+
+
+@pytest.mark.parametrize("name", CODE)
 def test_public_names_have_docstrings(name: str) -> None:
     package = importlib.import_module(name)
     assert inspect.getdoc(package), f"{name} has no docstring"
@@ -120,24 +214,3 @@ def _silent(name: str, value: object) -> list[str]:
 def _own_docstring(value: object) -> bool:
     # A frozen attrs class without a docstring would inherit its base's; that says nothing about the class.
     return bool((getattr(value, "__doc__", None) or "").strip())
-
-
-def _run_readme() -> int:
-    """Run the README's blocks; the number of examples whose output differs."""
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    failed = 0
-    for block in blocks(README.read_text(encoding="utf-8")):
-        if block.reason is not None:
-            continue
-        if block.language == "pycon":
-            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            test = doctest.DocTestParser().get_doctest(block.code, namespace, "README.md", str(README), block.line - 1)
-            failed += doctest.DocTestRunner(optionflags=flags).run(test, clear_globs=False).failed
-            namespace |= test.globs
-        else:
-            exec(compile("\n" * (block.line - 1) + block.code, str(README), "exec"), namespace)
-    return failed
-
-
-if __name__ == "__main__":
-    sys.exit(1 if _run_readme() else 0)

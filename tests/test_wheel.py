@@ -12,7 +12,7 @@ import pytest
 from symshape.native import loader
 from symshape.native.extensions import EXTENSIONS
 from tests.discovery import REPOSITORY
-from tests.test_docs import README, blocks
+from tests.pages.markdown import README, blocks
 from tests.wheels import PACKAGES, Installed, install
 
 COMPILE_ONE = "import torch, symshape; f = symshape.compile(lambda x: x * 2); print(f(torch.ones(3)).tolist());"
@@ -76,7 +76,7 @@ def test_first_steps_of_the_readme(installed: Installed, tmp_path: Path) -> None
     assert installed.environment in Path(place).parents
 
 
-def test_commands_of_the_readme(installed: Installed, tmp_path: Path) -> None:
+def test_commands_of_the_guides(installed: Installed, tmp_path: Path) -> None:
     pytest.importorskip("typer")
     (tmp_path / "my_model.py").write_text(
         "import torch\n\ndef example():\n    return (lambda ids: ids.reshape(-1) * 2), (torch.ones(4, 16),)\n"

@@ -107,7 +107,7 @@ PRELUDE = (
 FAILS = lines(
     "", "x = x + torch.ones(12)[y.sum(0).long().abs()]", "torch.linalg.cholesky(torch.eye(2) * (x.shape[0] - 2.5))"
 )
-"""Statements that fail by what tensors hold, which no trace sees; not beside ``IN_PLACE``: see the README's limits."""
+"""Statements that fail by what tensors hold, which no trace sees; not beside ``IN_PLACE``: docs/sharp-bits/state.md."""
 IN_PLACE = re.compile(r"\w_\(|z\[:1\] = ")
 
 BODY = (

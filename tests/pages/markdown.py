@@ -1,0 +1,99 @@
+"""Code blocks, headings and links of Markdown files."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from tests.discovery import REPOSITORY
+
+README = REPOSITORY / "README.md"
+CONTRIBUTING = REPOSITORY / "CONTRIBUTING.md"
+DOCS = REPOSITORY / "docs"
+SETTINGS = REPOSITORY / "mkdocs.yml"
+
+# A block is run unless the line before it is a comment that says why not: <!-- not run: needs CUDA -->
+FENCE = re.compile(
+    r"^(?:<!-- not run: (?P<reason>[^\n]+?) -->\n\n?)?```(?P<language>python|pycon)\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_ANY_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
+
+
+@attrs.frozen
+class Block:
+    """A code block of a Markdown file."""
+
+    language: str
+    code: str
+    line: int
+    reason: str | None
+
+
+def pages() -> list[Path]:
+    """Return all pages below docs/, sorted."""
+    return sorted(DOCS.rglob("*.md"))
+
+
+def blocks(text: str) -> list[Block]:
+    """Return all Python blocks of a Markdown text; ``line`` is the line of the first line of code."""
+    return [
+        Block(match["language"], match["code"], text.count("\n", 0, match.start("code")) + 1, match["reason"])
+        for match in FENCE.finditer(text)
+    ]
+
+
+def plain(block: Block) -> str:
+    """Return the statements of a block, without prompts and expected output."""
+    if block.language == "python":
+        return block.code
+    return "".join(example.source for example in doctest.DocTestParser().get_examples(block.code))
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield the lines of shell blocks that call ``symshape``, without comments."""
+    for match in re.finditer(r"^```(?:sh|bash)\n(?P<code>.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for line in match["code"].replace("\\\n", " ").splitlines():
+            if line.startswith("symshape "):
+                yield re.split(r"\s+#", line)[0]
+
+
+def links(text: str) -> list[str]:
+    """Return the targets of the links and pictures of a text, but for those inside code."""
+    return [match["target"] for match in _LINK.finditer(re.sub(r"`[^`\n]+`", "", _ANY_FENCE.sub("", text)))]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a text's headings, as MkDocs makes them."""
+    return {_slug(match["title"]) for match in _HEADING.finditer(_ANY_FENCE.sub("", text))}
+
+
+def _slug(title: str) -> str:
+    kept = re.sub(r"[^\w\s-]", "", title.encode("ascii", "ignore").decode()).strip().lower()
+    return re.sub(r"[-\s]+", "-", kept)
+
+
+def broken_links(path: Path) -> list[str]:
+    """Return the links of a page that lead nowhere in this checkout.  Links to other sites are not followed."""
+    broken = []
+    for target in links(path.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        other = (path.parent / name).resolve() if name else path
+        if not other.exists():
+            broken.append(f"{target}: no such file")
+        elif anchor and other.suffix == ".md" and anchor not in anchors(other.read_text(encoding="utf-8")):
+            broken.append(f"{target}: no such heading")
+    return broken
+
+
+def listed_pages() -> list[str]:
+    """Return the pages that the navigation of mkdocs.yml lists, in order."""
+    return re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", SETTINGS.read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,0 +1,123 @@
+"""Pages of the reference that are made from the definitions in the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+import symshape
+from symshape import events as _events
+from symshape.frontends.compiled import Compiled
+
+_NOTE = "<!-- This page is made by `python -m tests.pages --write`; do not edit it. -->\n"
+
+
+def options() -> str:
+    """Return the page of all options: default, type and meaning, from the class itself."""
+    meanings = _attributes(symshape.Options)
+    lines = [
+        "# Options",
+        _NOTE,
+        "Options are given as `symshape.compile(fn, options=symshape.Options(...))`, or as a dictionary of the same "
+        'names. `torch.compile(backend="symshape", options={...})` takes them too, besides `runner` and `fullgraph`.',
+        "",
+    ]
+    for field in attrs.fields(symshape.Options):
+        lines += [f"## `{field.name}`", "", f"Default `{field.default!r}`; type `{field.type}`.", ""]
+        lines += [meanings[field.name], ""]
+    return "\n".join(lines)
+
+
+def events() -> str:
+    """Return the page of all events, with their fields."""
+    lines = [
+        "# Events",
+        _NOTE,
+        "`symshape.events.subscribe(function)` calls the function with each event; the answer, called, ends that. "
+        "`symshape.set_logs(...)` and `SYMSHAPE_LOGS` send events to Python's `logging` instead.",
+        "",
+        "| event | when | fields |",
+        "|---|---|---|",
+    ]
+    for name, kind in vars(_events).items():
+        if inspect.isclass(kind) and issubclass(kind, _events.Event) and kind is not _events.Event:
+            fields = ", ".join(f"`{field.name}`" for field in attrs.fields(kind))
+            lines.append(f"| `{name}` | {_code(kind.__doc__)} | {fields} |")
+    return "\n".join(lines) + "\n"
+
+
+def metrics() -> str:
+    """Return the page of the metrics that one compiled function reports, from a function that has been called."""
+    import torch
+
+    compiled = symshape.compile(lambda x: x * 2)
+    assert isinstance(compiled, Compiled)
+    compiled(torch.ones(3))
+    lines = [
+        "# Metrics",
+        _NOTE,
+        "`compiled.metrics()` is text in Prometheus' format, for whatever serves it. "
+        "Each sample has the label `function`; `symshape_entry_calls` has the label `entry` too.",
+        "",
+        "| metric | kind | what it counts |",
+        "|---|---|---|",
+    ]
+    text = compiled.metrics()
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    helps = re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE)
+    lines += [f"| `{name}` | {kinds[name]} | {meaning} |" for name, meaning in sorted(helps)]
+    return "\n".join(lines) + "\n"
+
+
+def command_line() -> str:
+    """Return the page of all commands, from their own help."""
+    import typer
+    from typer.testing import CliRunner
+
+    from symshape.frontends.cli.commands import app
+
+    lines = [
+        "# Command line",
+        _NOTE,
+        "The command `symshape` comes with the extra `cli`: `pip install 'symshape[cli]'`. "
+        "PROGRAM is `gpt2` or `llama` (the demo's models), or `MODULE:FACTORY`, which answers `(fn, args)`.",
+        "",
+    ]
+    for words in _below(typer.main.get_command(app), []):
+        environment = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1"}
+        said = CliRunner().invoke(app, [*words, "--help"], prog_name="symshape", env=environment)
+        text = "\n".join(line.rstrip() for line in said.output.strip().splitlines())
+        lines += [f"## symshape {' '.join(words)}".rstrip(), "", "```text", text, "```", ""]
+    return "\n".join(lines)
+
+
+def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
+    """Yield the words of a command and of those below it."""
+    yield words
+    for name, inner in sorted(getattr(command, "commands", {}).items()):
+        yield from _below(inner, [*words, name])
+
+
+def _attributes(kind: type) -> dict[str, str]:
+    """Return the texts of a docstring's section *Attributes*, by name."""
+    doc = inspect.getdoc(kind) or ""
+    found: dict[str, list[str]] = {}
+    last = ""
+    for line in doc.partition("Attributes:\n")[2].splitlines():
+        start = re.match(r"    (\w+): (.*)", line)
+        if start:
+            last = start[1]
+            found[last] = [start[2]]
+        elif last:
+            found[last].append(line.strip())
+    return {name: _code(" ".join(lines)) for name, lines in found.items()}
+
+
+def _code(text: str | None) -> str:
+    """Return a docstring's text as Markdown on one line."""
+    text = re.sub(r":\w+:`([^`]+)`", r"`\1`", text or "")
+    return " ".join(text.replace("``", "`").split())
