@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: links that leave docs/ become code, and each page is also there as plain Markdown."""
+"""Hooks of MkDocs: links that leave docs/ become code, what scrolls is reached by keys, pages are Markdown, too."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         ),
         markdown,
     )
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let the keyboard reach tables, which may scroll; the theme does so for code that is on the screen."""
+    return html.replace("<table>", '<table tabindex="0">')
 
 
 def on_post_build(config: Any, **_: Any) -> None:

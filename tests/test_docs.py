@@ -112,6 +112,13 @@ def test_the_readme_is_short() -> None:
     assert len(README.read_bytes()) <= README_BYTES
 
 
+def test_the_versions_of_torch_are_those_of_the_code() -> None:
+    from symshape.torch_internals.private import NEWEST, OLDEST
+
+    for path in (README, DOCS / "start.md"):
+        assert f"PyTorch {OLDEST} to {NEWEST}" in path.read_text(encoding="utf-8"), _name(path)
+
+
 def test_the_navigation_lists_every_page_once() -> None:
     listed = listed_pages()
     assert sorted(listed) == sorted(path.relative_to(DOCS).as_posix() for path in PAGES)
