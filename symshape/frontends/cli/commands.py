@@ -22,6 +22,7 @@ from symshape.exploring.terminal import terminal_table
 from symshape.frontends.cli.audit_command import audit
 from symshape.frontends.cli.bake_command import bake_command
 from symshape.frontends.cli.cost_commands import cost, plan
+from symshape.frontends.cli.doctor import findings, findings_table
 from symshape.frontends.cli.environment import versions_table
 from symshape.frontends.cli.ranges import read_ranges
 from symshape.frontends.cli.store_commands import cache, show
@@ -131,6 +132,19 @@ def _plain(verdict: guards.Verdict) -> dict[str, Any]:
 def env() -> None:
     """Print the versions, the devices and what is compiled, for a report."""
     Console().print(terminal_table(versions_table()))
+
+
+@app.command()
+def doctor() -> None:
+    """Look at the installation and say what to do about it.
+
+    Exit code: 1 where something is to be done.
+
+    Example: symshape doctor
+    """
+    shown = findings()
+    Console().print(terminal_table(findings_table(shown)))
+    raise typer.Exit(1 if any(each.advice for each in shown) else 0)
 
 
 @app.command()

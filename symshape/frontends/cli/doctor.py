@@ -1,0 +1,105 @@
+"""Findings about this installation, each with what to do: ``symshape doctor``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import torch
+
+from guards.terms.term import Term
+from symshape.exploring.tables import Table
+from symshape.native.building import why_missing
+from symshape.native.extensions import EXTENSIONS
+from symshape.native.loader import found
+from symshape.store.disk import default_path
+from symshape.torch_internals.private import NEWEST, OLDEST, refusal, warn_of_version
+
+
+@attrs.frozen
+class Finding:
+    """One part of the installation that was looked at.
+
+    Attributes:
+        part: the part.
+        state: its state.
+        advice: the action that mends the state; empty where nothing is to be done.
+    """
+
+    part: str
+    state: str
+    advice: str = ""
+
+
+def findings() -> list[Finding]:
+    """Return what was found of each part, in the order in which one would mend it."""
+    return [_torch(), _python(), _guards(), *_native(), _cuda(), _store()]
+
+
+def findings_table(shown: list[Finding]) -> Table:
+    """Return the findings as a table; *fine* where nothing is to be done."""
+    return Table("doctor", ("part", "state", "what to do"), tuple((f.part, f.state, f.advice or "fine") for f in shown))
+
+
+def _torch() -> Finding:
+    version = str(torch.__version__)
+    refused = refusal()
+    if refused is not None:
+        return Finding("torch", f"{version}: {refused}", "install another torch; until then functions run eagerly")
+    said: list[str] = []
+    warn_of_version(version, lambda message, *_, **__: said.append(str(message)))
+    advice = f"install torch {OLDEST} to {NEWEST} if a feature is missing" if said else ""
+    return Finding("torch", version, advice)
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    slow = sys.version_info[:2] == (3, 13)
+    return Finding("Python", version, "use 3.11 or 3.12 if the look-up of large modules is too slow" if slow else "")
+
+
+def _guards() -> Finding:
+    file = sys.modules[Term.__module__].__file__
+    if file is None or file.endswith(".py"):
+        advice = "install a C compiler and install symshape again: compiled, guards is about three times as fast"
+        return Finding("guards", "interpreted", "unset SYMSHAPE_INTERPRETED" if _asked_to_interpret() else advice)
+    return Finding("guards", "compiled by mypyc")
+
+
+def _asked_to_interpret() -> bool:
+    return os.environ.get("SYMSHAPE_INTERPRETED", "") not in ("", "0")
+
+
+def _native() -> Iterator[Finding]:
+    every = [found(each.name) for each in EXTENSIONS]
+    without = [each for each in every if each.module is None]
+    state = f"{len(every) - len(without)} of {len(every)} extensions serve"
+    if not without:
+        yield Finding("C++", state)
+    if any(each.missing for each in without):
+        yield Finding("C++", state, why_missing())
+    for reason in dict.fromkeys(each.why for each in without if not each.missing):
+        yield Finding(
+            "C++", f"{state}: {reason}", "remove the cause; Python serves until then, which makes calls slower"
+        )
+
+
+def _cuda() -> Finding:
+    if torch.cuda.is_available():
+        names = {torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())}
+        return Finding("CUDA", f"{torch.cuda.device_count()} devices: {', '.join(sorted(names))}")
+    if torch.version.cuda is None:
+        return Finding("CUDA", "torch is built for the CPU alone")
+    return Finding("CUDA", f"torch is built for CUDA {torch.version.cuda}, but no device is seen", "check nvidia-smi")
+
+
+def _store() -> Finding:
+    path = Path(default_path())
+    nearest = next(each for each in (path, *path.parents) if each.exists())
+    if not os.access(nearest, os.W_OK):
+        return Finding("store", f"{path} cannot be written", "name a folder of yours in SYMSHAPE_STORE")
+    count = sum(1 for _ in path.rglob("*.entry")) if path.exists() else 0
+    return Finding("store", f"{path}: {count} entries")
