@@ -69,43 +69,94 @@ class KernelsOfTorch:
     """Decompositions in Python that are set aside while AOTAutograd traces a graph.
 
     Torch's kernels in C++ serve in their place, as they do in eager.  Where sizes are symbolic these would fix the
-    sizes, so an op with such a decomposition is refused there.
+    sizes, so an op with such a decomposition is refused there.  Other threads see torch's own tables all the time.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._asking = _Asking()
+        self._users = 0  # entered contexts, of all threads
+        self._tables: list[tuple[OpOverload, dict[Any, Any], dict[Any, Any]]] = []
 
     @contextmanager
     def __call__(self, symbolic: bool) -> Iterator[None]:
-        """Set the decompositions aside.
+        """Set the decompositions aside for the current thread.
 
         Args:
             symbolic: whether sizes of the graph are symbolic: a call of such an op raises ``UnsupportedError``.
         """
         with self._lock:
-            aside: list[tuple[OpOverload, dict[Any, Any]]] = []
-            try:
-                for op in _decomposed():
-                    aside.append((op, {key: op.py_kernels.pop(key) for key in _DECOMPOSED if key in op.py_kernels}))
-                    if symbolic:
-                        op.py_kernels.update(dict.fromkeys(aside[-1][1], _Refusing(op, aside[-1][1])))
-                    op._dispatch_cache.clear()
-                yield
-            finally:
-                for op, kernels in aside:
-                    op.py_kernels.update(kernels)
-                    op._dispatch_cache.clear()
+            if not self._users:
+                self._replace()
+            self._users += 1
+        asked, self._asking.symbolic = self._asking.symbolic, symbolic
+        try:
+            yield
+        finally:
+            self._asking.symbolic = asked
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._put_back()
+
+    def _replace(self) -> None:
+        """Give each op with a decomposition tables that answer each thread apart."""
+        self._tables = [(op, op.py_kernels, op._dispatch_cache) for op in _decomposed()]
+        for op, kernels, _ in self._tables:
+            op._dispatch_cache = _Uncached()
+            op.py_kernels = _KernelsByThread(op, kernels, self._asking)
+
+    def _put_back(self) -> None:
+        """Give each op its own tables again, with what was registered meanwhile."""
+        for op, kernels, cache in self._tables:
+            kernels.update(op.py_kernels)
+            op.py_kernels = kernels
+            cache.clear()
+            op._dispatch_cache = cache
+        self._tables = []
 
 
-class _Refusing:
-    """Stands for the decompositions of an op; another thread than the one that set them aside calls them."""
+class _Asking(threading.local):
+    """The kind of graph that AOTAutograd traces in the current thread; None: the thread sees torch's own tables."""
 
-    def __init__(self, op: OpOverload, kernels: Mapping[Any, Callable[..., Any]]) -> None:
-        self._op, self._kernels, self._thread = op, kernels, threading.get_ident()
+    symbolic: bool | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != self._thread:
-            return next(iter(self._kernels.values()))(*args, **kwargs)
+
+class _Uncached(dict[Any, Any]):
+    """The cache of an op's dispatch that keeps nothing, because what is dispatched to depends on the thread."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Keep nothing."""
+
+
+class _KernelsByThread(dict[Any, Any]):
+    """The kernels in Python of an op: without its decompositions for a thread that has set them aside.
+
+    Torch's dispatcher asks by ``in``, ``get`` and ``[]`` alone.
+    """
+
+    def __init__(self, op: OpOverload, kernels: Mapping[Any, Callable[..., Any]], asking: _Asking) -> None:
+        super().__init__(kernels)
+        self._op, self._asking = op, asking
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) and not (self._asking.symbolic is False and key in _DECOMPOSED)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the kernel of a dispatch key that the current thread sees."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __getitem__(self, key: Any) -> Any:
+        if self._asking.symbolic is None or key not in _DECOMPOSED:
+            return super().__getitem__(key)
+        if key not in self:
+            raise KeyError(key)
+        return self._refuse
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(f"AOTAutograd computes {self._op} otherwise than eager does")
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import symshape
 from symshape.errors import FallbackWarning, UnsupportedError
@@ -19,6 +22,7 @@ from symshape.frontends.dynamo import symshape_backend
 from symshape.frontends.dynamo_aot import doubt, kernels_of_torch
 
 Tensor = torch.Tensor
+Key = torch._C.DispatchKey
 WAYS = {"default": {}, "programs": {"runner": "eager"}, "not plain": {"plain_calls": False}}
 
 
@@ -155,14 +159,84 @@ def test_ops_with_a_decomposition_in_python(fn: Callable[[Tensor], Tensor], way:
         torch.testing.assert_close(x.grad, y.grad)
 
 
+# -- decompositions that are set aside
+DECOMPOSED = torch.ops.aten.upsample_nearest2d.vec
+
+
+def resized(x: Tensor) -> Tensor:
+    return torch.nn.functional.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+def in_another_thread(call: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
 def test_decompositions_are_back_afterwards() -> None:
-    op = torch.ops.aten.upsample_nearest2d.vec
-    before = dict(op.py_kernels)
+    tables, before = (DECOMPOSED.py_kernels, DECOMPOSED._dispatch_cache), dict(DECOMPOSED.py_kernels)
     with kernels_of_torch(False):
-        assert not before.keys() & op.py_kernels.keys() - {torch._C.DispatchKey.Meta}
+        assert not [key for key in (Key.Autograd, Key.CompositeImplicitAutograd) if key in DECOMPOSED.py_kernels]
     with pytest.raises(ZeroDivisionError), kernels_of_torch(True):
         raise ZeroDivisionError
-    assert dict(op.py_kernels) == before
+    assert tables[0] is DECOMPOSED.py_kernels
+    assert tables[1] is DECOMPOSED._dispatch_cache
+    assert dict(DECOMPOSED.py_kernels) == before
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_another_thread_sees_the_decompositions_all_the_time(symbolic: bool) -> None:
+    def asked() -> list[Any]:
+        keys = (Key.Autograd, Key.CompositeImplicitAutograd)
+        found = [key in DECOMPOSED.py_kernels for key in keys] + [DECOMPOSED.py_kernels.get(key) for key in keys]
+        return [*found, DECOMPOSED._can_decompose()]
+
+    expected = asked()
+    with kernels_of_torch(symbolic):
+        assert in_another_thread(asked) == expected != asked()
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_another_thread_traces_with_symbolic_sizes_meanwhile(symbolic: bool) -> None:
+    def traced() -> list[str]:
+        graph = make_fx(resized, tracing_mode="symbolic")(torch.randn(1, 2, 4, 5))
+        return [str(node.target) for node in graph.graph.nodes]
+
+    expected = traced()
+    with kernels_of_torch(symbolic):
+        assert in_another_thread(traced) == expected
+        assert in_another_thread(traced) == expected  # nothing that this thread is given was kept for the other
+    assert traced() == expected
+
+
+def test_another_backend_compiles_beside_an_aside() -> None:
+    x = torch.randn(1, 2, 4, 5)
+
+    def compiled() -> Tensor:
+        return torch.compile(resized, backend="aot_eager", dynamic=True)(x)
+
+    entered, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with kernels_of_torch(False):
+            entered.set()
+            assert done.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert entered.wait(60)
+    with kernels_of_torch(True), pytest.raises(UnsupportedError):  # one ends while another thread's goes on
+        make_fx(resized, tracing_mode="symbolic")(x)
+    torch.testing.assert_close(compiled(), resized(x))
+    done.set()
+    holder.join()
+    assert type(DECOMPOSED.py_kernels) is dict
+
+
+def test_a_kernel_that_is_registered_meanwhile_stays() -> None:
+    with kernels_of_torch(False):
+        DECOMPOSED.py_kernels[Key.PrivateUse1] = resized
+    assert DECOMPOSED.py_kernels.pop(Key.PrivateUse1) is resized
+    DECOMPOSED._dispatch_cache.clear()
 
 
 # -- errors of eager
