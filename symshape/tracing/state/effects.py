@@ -8,9 +8,10 @@ reaches.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -71,8 +72,15 @@ class Effects:
         for key in {**before, **owner}:
             then, now = before.get(key, MISSING), owner.get(key, MISSING)
             stored = (id(where), key) in self._recorder.stored - self._stored
+            if not stored and then is MISSING and _is_imported(owner, key, now):
+                continue
             if stored or (then is not now and (namespace.own or holds_symbolic(now))):
                 yield f"sets {namespace.name}.{key}" if namespace.name else f"sets {key} outside"
+
+
+def _is_imported(package: Mapping[Any, Any], name: Any, value: Any) -> bool:
+    """Return whether a value is the submodule of this name, which Python binds in its package at the first import."""
+    return isinstance(value, types.ModuleType) and sys.modules.get(f"{package.get('__name__')}.{name}") is value
 
 
 def _same(then: Any, now: Any) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -16,6 +18,22 @@ from symshape import UnsupportedError
 from symshape.tracing.state.effects import Effects
 from symshape.tracing.state.reads import Namespace
 
+FIRST = """
+import sys, warnings, torch, symshape
+from torch._higher_order_ops import scan, while_loop
+
+def scaled(total, x):
+    return torch.cond(x.sum() > 0, lambda c, x: c + x, lambda c, x: c - x, (total, x)), total * 1
+
+PROGRAMS = {
+    "scan": lambda x: scan(scaled, x[0] * 0, x)[0],
+    "while_loop": lambda x: while_loop(lambda x: x.sum() < 99, lambda x: (scaled(x, x)[0],), (x,))[0],
+    "cond": lambda x: scaled(x, x)[0],
+}
+fn, x = PROGRAMS[sys.argv[1]], torch.rand(4, 3) + 1
+found = symshape.compile(fn, fullgraph=True)(x)
+print("right" if torch.equal(found, fn(x)) else "wrong")
+"""
 KEPT: dict[str, Any] = {"list": [1], "deque": deque([1]), "set": {1}, "object": SimpleNamespace(a=1), "number": 1}
 
 
@@ -58,6 +76,12 @@ def test_seen(name: str) -> None:
     with pytest.raises(UnsupportedError, match="which only the calls would do that run it"):
         symshape.compile(CHANGES[name], fullgraph=True)(torch.rand(3))
     assert {key: str(value) for key, value in KEPT.items()} == before
+
+
+@pytest.mark.parametrize("name", ["scan", "while_loop", "cond"])
+def test_a_branch_as_the_first_thing_of_a_process(name: str) -> None:
+    found = subprocess.run([sys.executable, "-c", FIRST, name], capture_output=True, text=True, check=False)
+    assert found.stdout == "right\n", found.stderr
 
 
 def test_reading_changes_nothing() -> None:
