@@ -27,7 +27,7 @@ import meta_fns.cost
 import meta_fns.ops  # all three register rules, or write into their rows  # noqa: F401
 from meta_fns.core.cost_rule import CostRule, OpCall, Work
 from meta_fns.core.inference import infer
-from meta_fns.core.memory_safety import MemorySafety, check_memory, memory_safety
+from meta_fns.core.memory_safety import MemorySafety, check_memory, checks_data, memory_safety
 from meta_fns.core.registry import Aliasing, Context, Rule, aliasing, has_rule, lookup, rules
 from meta_fns.core.spec import TensorSpec
 from meta_fns.cost.evaluation import work_of
@@ -50,6 +50,7 @@ __all__ = [
     "Work",
     "aliasing",
     "check_memory",
+    "checks_data",
     "has_rule",
     "infer",
     "lookup",

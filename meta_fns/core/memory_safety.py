@@ -15,10 +15,11 @@ from math import prod
 from typing import Any
 
 from meta_fns.core.inference import infer
+from meta_fns.core.probed_ops import PROBED
 from meta_fns.errors import DataDependentOutput, ShapeError
 from meta_fns.torch_internals import OpOverload
 
-__all__ = ["MemorySafety", "check_memory", "memory_safety"]
+__all__ = ["MemorySafety", "check_memory", "checks_data", "memory_safety"]
 
 
 class MemorySafety(enum.Enum):
@@ -32,7 +33,7 @@ class MemorySafety(enum.Enum):
 _PRIVATE_AND_SAFE = frozenset(
     {
         *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_addmm_activation", "_cdist_forward", "_chunk_cat"),
-        *("_euclidean_dist", "_fft_c2r", "_grouped_mm", "_int_mm", "_linalg_det", "_linalg_eigh", "_linalg_eigvals"),
+        *("_euclidean_dist", "_fft_c2r", "_grouped_mm", "_int_mm", "_linalg_det", "_linalg_eigh"),
         *("_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd", "_local_scalar_dense", "_log_softmax"),
         *("_pdist_forward", "_prelu_kernel", "_prelu_kernel_backward", "_safe_softmax", "_scaled_mm", "_softmax"),
         *("_softmax_backward_data", "_standard_gamma", "_to_copy", "_unique", "_unique2", "_unsafe_index"),
@@ -41,7 +42,7 @@ _PRIVATE_AND_SAFE = frozenset(
         *("binary_cross_entropy_backward", "convolution_backward", "diagonal_backward", "elu_backward"),
         *("gelu_backward", "glu_backward", "hardsigmoid_backward", "hardswish_backward", "hardtanh_backward"),
         *("huber_loss_backward", "leaky_relu_backward", "log_sigmoid_backward", "logit_backward"),
-        *("masked_scatter_backward", "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
+        *("masked_scatter_backward", "max_pool3d_with_indices_backward"),
         *("mish_backward", "mse_loss_backward", "native_dropout_backward", "native_group_norm_backward"),
         *("nll_loss2d_backward", "nll_loss_backward", "rrelu_with_noise_backward", "select_backward"),
         *("sigmoid_backward", "silu_backward", "slice_backward", "smooth_l1_loss_backward"),
@@ -115,6 +116,30 @@ def _attention(query: Any, key: Any, value: Any, *_: Any, attn_mask: Any = None,
             raise ShapeError(f"a mask of sizes {list(attn_mask.shape)} for scores of {list(wanted)}")
 
 
+def _attention_by_kernel(query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> None:
+    _attention(query, key, value, *rest, **named)
+    if not query.numel() or not key.numel():  # the kernel divides by the length
+        raise ShapeError("attention of no elements")
+
+
+def _attention_of_any_layout(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> None:
+    if query.dim() < 2 or key.dim() < 2 or key.shape[:-1] != value.shape[:-1]:
+        raise ShapeError(f"values of sizes {list(value.shape)} for keys of {list(key.shape)}")
+
+
+def _pool_backward(gradient: Any, given: Any, window: Any, strides: Any, *_rest_and_indices: Any, **_: Any) -> None:
+    indices = _rest_and_indices[-1]
+    _same(gradient, indices)
+    inside = given.shape[-1] * given.shape[-2]
+    if indices.numel() and (int(indices.min()) < 0 or int(indices.max()) >= inside):
+        raise ShapeError(f"an index beyond the {inside} elements that were pooled")
+
+
+def _finite(matrix: Any) -> None:
+    if not bool(matrix.isfinite().all()):
+        raise ShapeError("LAPACK does not return from eigenvalues of NaN or infinity")
+
+
 def _by_rule(*_: Any, **__: Any) -> None:
     """The op's shape rule checks enough."""
 
@@ -127,7 +152,12 @@ _CHECKED: dict[str, Callable[..., None]] = {
     "native_batch_norm_backward": _batch_norm_backward,
     "native_layer_norm_backward": _layer_norm_backward,
     "_log_softmax_backward_data": _gradient_first,
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention_by_kernel,
+    "scaled_dot_product_attention": _attention_of_any_layout,
+    "max_pool2d_with_indices_backward": _pool_backward,
+    "_linalg_eigvals": _finite,
+    "linalg_eigvals": _finite,
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu", "mkldnn_rnn_layer"), _by_rule),
     **dict.fromkeys(("_fft_c2c", "_fft_r2c", "_fused_dropout", "_fused_rms_norm", "_weight_norm_interface"), _by_rule),
     **dict.fromkeys(("_native_multi_head_attention", "_transformer_encoder_layer_fwd"), _by_rule),
     **dict.fromkeys(("_cudnn_rnn", "_thnn_fused_lstm_cell", "_pack_padded_sequence"), _by_rule),
@@ -136,6 +166,8 @@ _CHECKED: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("_efficient_attention_forward", "_scaled_dot_product_fused_attention_overrideable"), _by_rule),
 }
 """By the name of an op: what has to hold of its arguments beside what its shape rule checks."""
+READ_DATA = frozenset({"_linalg_eigvals", "linalg_eigvals", "max_pool2d_with_indices_backward"})
+"""Checked ops whose check reads elements of the arguments, so that equal sizes say nothing of the next call."""
 
 
 def memory_safety(op: OpOverload) -> MemorySafety:
@@ -151,10 +183,15 @@ def memory_safety(op: OpOverload) -> MemorySafety:
         return MemorySafety.CHECKED
     if name in _UNSAFE:
         return MemorySafety.UNSAFE
-    public = not name.startswith("_") and "backward" not in name
-    if public or name in _PRIVATE_AND_SAFE or name.startswith(_PRIVATE_FAMILIES):
+    probed = name.removesuffix("_") in PROBED or name.removesuffix("_copy") in PROBED or name == "lift_fresh_copy"
+    if probed or name in _PRIVATE_AND_SAFE or name.startswith(_PRIVATE_FAMILIES):
         return MemorySafety.SAFE
     return MemorySafety.UNSAFE
+
+
+def checks_data(op: OpOverload) -> bool:
+    """Return whether ``check_memory`` of an op reads elements of its arguments, not sizes alone."""
+    return op._schema.name.partition("::")[2] in READ_DATA
 
 
 def _by_position(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

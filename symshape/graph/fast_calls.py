@@ -213,10 +213,11 @@ def within_memory(op: Any) -> Callable[..., Any]:
         ShapeError: see ``meta_fns.check_memory``.
     """
     known: set[Hashable] = set()  # sizes and other arguments that were checked
+    each_time = meta_fns.checks_data(op)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         key = tuple(map(_sizes_of, (*args, *kwargs.values())))
-        if key not in known:
+        if each_time or key not in known:
             meta_fns.check_memory(op, args, kwargs)
             if len(known) >= _MOST_CHECKED:
                 known.clear()
