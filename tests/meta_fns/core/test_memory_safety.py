@@ -9,7 +9,7 @@ import torch
 
 import meta_fns
 from meta_fns import MemorySafety, check_memory, memory_safety
-from symshape.graph.spelling import within_memory
+from symshape.graph.fast_calls import within_memory
 
 aten, R = torch.ops.aten, torch.rand
 NAN = torch.full((3, 3), float("nan"))
