@@ -306,10 +306,10 @@ class Compiled(Reports, Warming):
                     program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known, **more)
                 except ReadOtherwise as error:
                     raise AskAgain from error
-                except GradientsRead as found:
-                    self._changing.stay(found.variables)
-                    expect(found.variables, self._layout, self._cache)
-                    raise AskAgain from found
+                except GradientsRead as read_first:
+                    self._changing.stay(read_first.variables)
+                    expect(read_first.variables, self._layout, self._cache)
+                    raise AskAgain from read_first
             recorded(program)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
             if grown is not None:
@@ -338,7 +338,7 @@ class Compiled(Reports, Warming):
     ) -> EagerCall | None:
         """Return how a call on a device runs before its trace: the very first one, and those of special sizes."""
         asked = self._known.with_answers(structure, full.leaves)
-        if self._waits and self._eager.programs.learns:
+        if self._waits and self._eager.programs.learns():
             self._changing.learn(history)
             return self._eager.of_miss(asked, values, learns=True)
         self._eager.changes(asked, changed_sizes(full, history))

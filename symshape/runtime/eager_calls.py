@@ -351,7 +351,7 @@ class EagerCalls:
             return _SPECIAL, here
         if account.free > 0 or not self.programs.has_room(account):
             return _WAITS, here
-        if self.programs.shares(account):
+        if account is self.programs.others:
             start = (
                 f"{name} was traced {self.programs.traces} times, mostly for arguments that nest in a new way (a list "
                 f"that grows, other keys), which served little more than one call each: calls with arguments that nest "

@@ -36,7 +36,9 @@ def test_tokens_are_those_of_eager(name: str, runner: Any, cache: str, choice: s
         traces.append(fast.stats().traces)
     assert fast.stats().fallbacks == 0
     assert traces[0] <= 3
-    assert traces[-1] <= traces[0] + (MORE.get(name, 0) if cache == "none" else 0), traces
+    settled = 1 if runner == "auto" else 0  # the first calls run eagerly, the first prompt's among them
+    assert traces[settled] <= 3
+    assert traces[-1] <= traces[settled] + (MORE.get(name, 0) if cache == "none" else 0), traces
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

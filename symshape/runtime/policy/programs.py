@@ -136,6 +136,7 @@ class Programs:
     Attributes:
         eager: ms of the calls that ran eagerly.
         calls: their number.
+        others: the account that all structures without one of their own share.
         warm: ms of the first of them, which loads kernels and makes the state of optimizers.
     """
 
@@ -148,7 +149,7 @@ class Programs:
     def clear(self) -> None:
         """Forget all calls and traces."""
         self._accounts: OrderedDict[Hashable, Account] = OrderedDict()
-        self._others = Account()
+        self.others = Account()
         self._left = STRUCTURES * (self._free or 0)  # traces of all structures that need no credit
         self.eager, self.warm, self.calls, self.traces = 0.0, 0.0, 0, 0
         self._grown = self._leaves = self._served = 0
@@ -156,7 +157,7 @@ class Programs:
     @property
     def accounts(self) -> list[Account]:
         """Return the accounts of structures, and last the one that all other structures share."""
-        return [*self._accounts.values(), self._others]
+        return [*self._accounts.values(), self.others]
 
     @property
     def room(self) -> float:
@@ -164,10 +165,6 @@ class Programs:
         if self._accounted or not self.calls:
             return self.promise.room
         return self.promise.room + SHARE * self.eager / self.calls * max(0, self._hits())
-
-    def shares(self, account: Account) -> bool:
-        """Return whether an account is the one that structures without their own share."""
-        return account is self._others
 
     def account(self, structure: Hashable, values: Hashable, special: tuple[int, ...] = ()) -> tuple[Account, Hashable]:
         """Return the account for calls of a structure, and by what their integers are known there.
@@ -182,7 +179,7 @@ class Programs:
                 found = self._accounts[structure] = Account(special=True)
                 return found, values
             if self._free is not None and (self._left <= 0 or self._grows()):
-                return self._others, (structure, values)
+                return self.others, (structure, values)
             found = self._accounts[structure] = Account(self._free or 0)
             if len(self._accounts) > _MOST_STRUCTURES:
                 self._accounts.popitem(last=False)
@@ -214,7 +211,6 @@ class Programs:
             free or account.has_credit(about, self._cost(account))
         )
 
-    @property
     def learns(self) -> bool:
         """Return whether the next call still tells which sizes change, where first calls run eagerly."""
         return not self.traces and (self.calls < 1 or (self.calls < LEARNING and self.eager - self.warm < LEARNING_MS))
@@ -237,7 +233,7 @@ class Programs:
 
     def _cost(self, account: Account) -> float:
         """Return the ms that a trace is expected to take: as the last one of the account, or of any."""
-        return account.cost or self._others.cost
+        return account.cost or self.others.cost
 
     def rests(self, account: Account) -> bool:
         """Return whether the state of programs is not to be compared yet for calls of this structure."""
@@ -286,7 +282,7 @@ class Programs:
             account.sizes.pop(about, None)
         else:
             account.spent(about, milliseconds)
-        self._others.cost = milliseconds
+        self.others.cost = milliseconds
         account.served_again, account.traces, self.traces = served_again, account.traces + 1, self.traces + 1
         account.next_look, account.looked = 0.0, max(account.looked, call)
         served = self._hits() - 1  # the call that is asked about is none
@@ -300,7 +296,7 @@ class Programs:
         self.traces += 1
         self._left -= 1
         account.spent(about, milliseconds)
-        self._others.cost = milliseconds
+        self.others.cost = milliseconds
 
     def compared(self, account: Account, milliseconds: float) -> None:
         """Record what comparing the state took: the next comparison waits until eager calls have taken long enough."""
@@ -315,7 +311,7 @@ class Programs:
             call: number of the call.
             last_hit: number of the last call of the structure that a program served.
         """
-        if account is self._others:
+        if account is self.others:
             return False
         account.fruitless = 1 if last_hit > account.looked else account.fruitless + 1
         account.looked = call

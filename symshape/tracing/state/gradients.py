@@ -39,9 +39,9 @@ class Gradients:
         read_first: takes the gradients of earlier calls that the program reads.
     """
 
-    def __init__(self, tell: Tell, read_first: list[Gradient]) -> None:
+    def __init__(self, tell: Tell, read_first: list[Gradient] | None = None) -> None:
         self._tell = tell
-        self._read_first = read_first
+        self._read_first = [] if read_first is None else read_first
 
     def read(self, tensor: torch.Tensor) -> Any:
         """``tensor.grad``."""
