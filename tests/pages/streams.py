@@ -22,8 +22,19 @@ NAMES = {
     "speech": "speech encoder",
     "decode": "decoding with a KV cache",
     "gpt2_step": "GPT-2, whole training step",
+    "gpt2_step_dropout": "the same with dropout",
     "graphs": "message passing on graphs",
+    "bert_mask": "BERT with a padding mask",
+    "vit": "vision transformer",
+    "detect": "detector of two stages",
+    "mixtral": "decoder with experts",
+    "bert_step_dropout": "BERT, whole training step, dropout",
+    "resnet_step": "ResNet, whole training step",
+    "lstm_step": "LSTM, whole training step",
+    "encoder_loss": "encoder, loss compiled",
 }
+SHORT = ("llama", "bert", "t5", "unet", "decode", "gpt2_step", "gpt2_step_dropout", "graphs")
+"""The streams of README; the page of benchmarks has all."""
 PEERS = {"eager": "eager", "buckets": "hand-made buckets", "ours": "symshape"}
 _COLOURS = {"eager": "eager", "buckets": "buckets", "ours": "ours"}
 
@@ -74,13 +85,15 @@ def recorded() -> list[Stream]:
     return sorted(found.values(), key=lambda each: (*NAMES, each.name).index(each.name))
 
 
-def table(folder: str) -> str:
-    """Return the table of totals as Markdown; links lead to the results in ``folder``."""
+def table(folder: str, *, short: bool = False) -> str:
+    """Return the table of totals as Markdown; links lead to the results in ``folder``; ``short``: README's streams."""
     lines = [
         "| stream, sizes never repeat | calls | eager s | symshape s | symshape / eager | most behind eager s |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for each in recorded():
+        if short and each.name not in SHORT:
+            continue
         name = f"[{NAMES.get(each.name, each.name)}]({folder}/{each.file})"
         figures = f"{each.total('eager'):.2f} | {each.total('ours'):.2f} | {each.ratio:.2f} | {each.behind:.2f}"
         lines.append(f"| {name} | {each.calls} | {figures} |")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
+
+import torch
 
 from guards.terms import printing
 from guards.terms.generated import generated_function
 from guards.terms.term import Term
 from meta_fns.core.registry import aliasing
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, values_in, writes_nothing
+from symshape.graph.steps import Node, Value, values_in, writes_nothing
 from symshape.runtime.policy.estimates import Estimates
 
 __all__ = ["Work", "estimates_of"]
@@ -31,10 +33,17 @@ def estimates_of(graph: Graph) -> Estimates:
     return Estimates(floor=_LAUNCH * count, rate=_BYTE, price=_MADE * count)
 
 
-class Work:
-    """The bytes that a graph's ops read and write at given sizes, each operand once.
+_PER_FLOP = {torch.float16: 0.003, torch.bfloat16: 0.003, torch.float32: 0.04, torch.float64: 0.04}
+"""Bytes that take a device as long as one operation of a matrix product (1 TB/s; 330 and 25 TFLOP/s): guesses."""
+_TF32 = 0.006
+"""The same for float32 where TF32 was asked for."""
 
-    Tensors of the same sizes are one product in a formula, so that asking costs little for a graph of a thousand ops.
+
+class Work:
+    """The bytes that a graph's ops read and write at given sizes, each operand once, and those worth its products.
+
+    Operations of matrix products, convolutions and attention count as bytes that take as long.  Tensors of the same
+    sizes are one product in a formula, so that asking costs little for a graph of a thousand ops.
 
     Args:
         graph: the graph.
@@ -46,8 +55,8 @@ class Work:
         self._known: OrderedDict[tuple[int, ...], float] = OrderedDict()
 
     @cached_property
-    def _formula(self) -> Callable[[tuple[int, ...]], int]:
-        tensors: Counter[tuple[Any, ...]] = Counter()
+    def _formula(self) -> Callable[[tuple[int, ...]], float]:
+        tensors: defaultdict[tuple[Any, ...], float] = defaultdict(float)
         for node in self._graph.nodes:
             if _moves_nothing(node):
                 continue
@@ -55,13 +64,16 @@ class Work:
                 spec = getattr(value, "spec", None)
                 if spec is not None and all(_known(size, self._names) for size in spec.sizes):
                     tensors[tuple(spec.sizes)] += spec.dtype.itemsize
+            sizes, flops = _products(node)
+            if flops and all(_known(size, self._names) for size in sizes):
+                tensors[sizes] += flops
         named = {name: f"v{place}" for place, name in enumerate(self._names)}
         products = [
             " * ".join([str(count), *(_text(size, named) for size in sizes)]) for sizes, count in tensors.items()
         ]
         given = f"    ({''.join(f'{each}, ' for each in named.values())}) = sizes" if named else "    pass"
         source = "\n".join(["def work(sizes):", given, f"    return {' + '.join(products) or 0}", ""])
-        made: Callable[[tuple[int, ...]], int] = generated_function(source, "work", "symshape work", {})
+        made: Callable[[tuple[int, ...]], float] = generated_function(source, "work", "symshape work", {})
         return made
 
     def __call__(self, sizes: tuple[int, ...]) -> float:
@@ -76,6 +88,36 @@ class Work:
                 self._known.popitem(last=False)
             self._known[sizes] = found
         return found
+
+
+_PLAIN_PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
+"""Matrix products, and the place of their first factor."""
+
+
+def _products(node: Node) -> tuple[tuple[Any, ...], float]:
+    """Return sizes, and the bytes that each element of their product is worth, for an op that multiplies matrices."""
+    name = node.op._schema.name
+    specs = [value.spec.sizes for value in node.args if isinstance(value, Value) and hasattr(value.spec, "sizes")]
+    first = _PLAIN_PRODUCTS.get(name)
+    if first is not None:
+        left, right = specs[first : first + 2]
+        return (*left, right[-1]), 2 * _per_flop(node)
+    backward = name.endswith("_backward")
+    if "scaled_dot_product" in name:
+        query, key = specs[backward : backward + 2]
+        return (*query, key[-2]), (10 if backward else 4) * _per_flop(node)
+    if name in ("aten::convolution", "aten::convolution_backward"):
+        weight = specs[2 if backward else 1]
+        made = specs[0] if backward else node.outputs[0].spec.sizes  # type: ignore[union-attr]
+        return (*made, *weight[1:]), (4 if backward else 2) * _per_flop(node)
+    return (), 0.0
+
+
+def _per_flop(node: Node) -> float:
+    dtype = next(value.spec.dtype for value in node.args if isinstance(value, Value))
+    if dtype is torch.float32 and torch.get_float32_matmul_precision() != "highest":
+        return _TF32
+    return _PER_FLOP.get(dtype, 0.0)
 
 
 def _moves_nothing(node: Node) -> bool:
