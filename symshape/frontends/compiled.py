@@ -89,6 +89,7 @@ class Compiled(Reports, Warming):
         accounted = runner == "auto" and torch.cuda.is_available()
         programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
         self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
+        self._asks = True
         self._waits = runner == "auto" and dynamic is None and not fullgraph
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
@@ -301,14 +302,17 @@ class Compiled(Reports, Warming):
             miss = miss_of(name_of(self.fn), full, values, self._cache, self._known.questions)
             with self._layout.traced(full, self._cache), self._presumptions.around():
                 known = self._layout.variables
-                more = {"asks": True} if self._capture is capture else {}
+                more = {"asks": True} if self._asks and self._capture is capture else {}
                 try:
                     program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known, **more)
                 except ReadOtherwise as error:
                     raise AskAgain from error
                 except GradientsRead as read_first:
                     self._changing.stay(read_first.variables)
-                    expect(read_first.variables, self._layout, self._cache)
+                    present = {each.where for each in known}
+                    new = [each for each in read_first.variables if each.where not in present]
+                    self._asks = bool(new)  # else they are read in a way of their own: once is enough
+                    expect(new, self._layout, self._cache)
                     raise AskAgain from read_first
             recorded(program)
             grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
@@ -336,7 +340,7 @@ class Compiled(Reports, Warming):
     def _eager_first(
         self, structure: Hashable, values: tuple[int, ...], full: Call, history: History
     ) -> EagerCall | None:
-        """Return how a call on a device runs before its trace: the very first one, and those of special sizes."""
+        """Return how a call on a device runs eagerly: one of the first, or one whose changing size is 0 or 1."""
         asked = self._known.with_answers(structure, full.leaves)
         if self._waits and self._eager.programs.learns():
             self._changing.learn(history)

@@ -192,9 +192,14 @@ def _capture(
         around = Surroundings(lambda: given_up and given_up(_state(recorder, variables)), draws.put_back)
         try:
             with generators_put_back(), output_held(), refusals_noted() as refusals:
-                result, changes = contextvars.copy_context().run(
-                    _run, fn, call, tracer, arguments, recorder, draws, variables, around, memos
-                )
+                try:
+                    result, changes = contextvars.copy_context().run(
+                        _run, fn, call, tracer, arguments, recorder, draws, variables, around, memos
+                    )
+                except Exception:
+                    tracer.raise_if_gradients_were_read()  # the program caught that, and failed on its other way
+                    raise
+                tracer.raise_if_gradients_were_read()
                 if refusals:  # caught by the program, which went another way than it goes in eager
                     raise refusals[0]
                 roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}

@@ -156,11 +156,16 @@ class Tracer:
         self.closed = True
         self.originals = {}
 
+    def raise_if_gradients_were_read(self) -> None:
+        """Raise ``GradientsRead`` where that was asked for and gradients of earlier calls were read."""
+        if self.asks and self.read_first:
+            raise GradientsRead(self.read_first)
+
     # -- the op call
     def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """One ATen op: infer its outputs, write it down, answer symbolic tensors."""
-        if self.read_first and self.asks:
-            raise GradientsRead(self.read_first)
+        if self.read_first:
+            self.raise_if_gradients_were_read()
         plan = plan_of(op)
         if plan.special:
             answer, args = special(self, op, args, kwargs)

@@ -135,3 +135,29 @@ def test_gradients_that_add_up() -> None:
         torch.testing.assert_close(compiled(x), add(twin, x))
         torch.testing.assert_close(model.weight.grad, twin.weight.grad)
         torch.testing.assert_close(model.bias.grad, twin.bias.grad)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_program_that_catches_everything_is_traced_as_it_runs(fails: bool) -> None:
+    """The trace begins anew inside its ``try``: what it does then is not what it does in eager."""
+    torch.manual_seed(0)
+    model, twin = nn.Linear(6, 3), nn.Linear(6, 3)
+    twin.load_state_dict(model.state_dict())
+
+    def step(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        before = module.weight.grad
+        try:
+            loss = module(x).square().mean()
+            loss.backward()
+        except BaseException:
+            if fails:
+                raise ValueError("the way of errors") from None
+            return x.sum() * 0 - 1
+        return loss.detach() if before is None else loss.detach() + before.sum() * 0
+
+    compiled = symshape.compile(lambda x: step(model, x))
+    for rows in (4, 7, 5, 9, 3):
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(compiled(x), step(twin, x))
+        torch.testing.assert_close(model.weight.grad, twin.weight.grad)
+    assert compiled.stats().traces <= 2
