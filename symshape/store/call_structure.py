@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, LeafKey, TensorKey, identity_of
+from symshape.calls.arguments import INT_KEY, RECORD_KEY, Call, ConstantKey, LeafKey, TensorKey, identity_of
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.modes import Modes
 from symshape.calls.questions import DATA, Question
@@ -71,7 +71,8 @@ def _key_to_json(key: LeafKey) -> Json:
         raise NotStorable("a call with an object argument that the program writes to (a model's cache)")
     if identity_of(key) is not None:  # what it is stands among the checks of the state
         return ["object"]
-    return ["constant", flat_key(getattr(key, "alike", None))]
+    assert isinstance(key, ConstantKey), key
+    return ["constant", flat_key(key.constant_key)]
 
 
 def questions_to_json(questions: Mapping[Question, Any]) -> Json:
