@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.tracing import capture
+from symshape.tracing import capture, garbage
 from symshape.tracing.garbage import RARELY, as_before, seldom_collected
 
 X = torch.zeros(3)
@@ -20,9 +20,13 @@ X = torch.zeros(3)
 @pytest.fixture(autouse=True)
 def _thresholds() -> Iterator[None]:
     before = gc.get_threshold()
+    frozen = gc.get_freeze_count()  # by conftest.py: nothing becomes old then
+    gc.unfreeze()
     gc.set_threshold(701, 11, 12)
     yield
     gc.set_threshold(*before)
+    if frozen:
+        gc.freeze()
 
 
 def _traced(monkeypatch: pytest.MonkeyPatch, during: Any) -> list[tuple[int, int, int]]:
@@ -87,6 +91,27 @@ def test_a_program_does_not_have_the_collector_look_at_everything() -> None:
     assert _full_collections() == before
 
 
+def test_only_so_many_become_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is dropped is found again by the collector's own rule."""
+    frozen: list[int] = []
+    monkeypatch.setattr(garbage, "MOST_AGED", 50_000)
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    kept: list[list[list[int]]] = []
+
+    def trace(count: int) -> int:
+        before = len(frozen)
+        gc.collect(0)
+        with seldom_collected():
+            kept.append([[n] for n in range(count)])
+        return len(frozen) - before
+
+    gc.collect()
+    assert [trace(20_000) for _ in range(4)] == [1, 1, 0, 0]
+    assert trace(100) == 0
+    gc.collect()
+    assert trace(20_000) == 1
+
+
 def test_what_is_frozen_stays_so() -> None:
     gc.freeze()
     try:
@@ -97,15 +122,15 @@ def test_what_is_frozen_stays_so() -> None:
         gc.unfreeze()
 
 
-def test_garbage_from_before_goes() -> None:
+def test_garbage_of_the_trace_goes() -> None:
     class Node:
         pass
 
-    node = Node()
-    node.me = node  # type: ignore[attr-defined]
-    gone = weakref.ref(node)
-    gc.disable()
-    del node
-    gc.enable()
-    symshape.trace(lambda x: x + 1, X)
+    with seldom_collected():
+        kept = [[n] for n in range(2 * garbage.MANY)]
+        node = Node()
+        node.me = node  # type: ignore[attr-defined]
+        gone = weakref.ref(node)
+        del node
     assert gone() is None
+    assert kept
