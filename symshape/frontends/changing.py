@@ -10,7 +10,7 @@ import torch
 from guards.sets.sources import IntArg, Size, Source, StorageOffset
 from symshape.calls.arguments import CONTIGUOUS, Call, LeafKey, TensorKey, sources_of
 from symshape.calls.policies import Dynamic, changing_with_records, policies
-from symshape.calls.variables import Gradient
+from symshape.calls.variables import Gradient, OutputReference
 from symshape.dims import Dim, Policy
 from symshape.graph.program import Program
 from symshape.runtime.variables import AskAgain, paths_of_variables
@@ -36,12 +36,13 @@ class Changing:
         self._dynamic = dynamic
         self._history: History = {}
         self._parameters: set[torch.Size] = set()
+        self._written: set[tuple[int | None, ...]] = set()
 
     def policies(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
         """The policies for a trace, and what is known if it succeeds.
 
         The integers of variables are expected to change, but for tensors of a parameter's shape (gradients, the state
-        of an optimizer): three symbols and guards a parameter would double the time of a trace.
+        of an optimizer) until they do change: three symbols and guards a parameter would double the time of a trace.
 
         Raises:
             AskAgain: since the call was read, it is taken apart in another way: a second object of a class has come.
@@ -50,17 +51,27 @@ class Changing:
             raise AskAgain
         wanted, history = self._of_arguments(call, values)
         if self._dynamic is not False:
-            paths = paths_of_variables(call) - _with_shapes(call, self._parameters)
-            found = (each for each in sources_of(call) if isinstance(each, (Size, IntArg)) and each.arg in paths)
-            for each in found:
-                wanted.setdefault(each, Policy.AUTO)
+            of_variables = paths_of_variables(call)
+            kept = of_variables & self._of_parameters_shapes(call)
+            for each, value in zip(sources_of(call), values, strict=True):
+                if isinstance(each, (Size, IntArg)) and each.arg in of_variables:
+                    if history.setdefault(each, value) != value:
+                        history[each] = _CHANGED
+                    if each.arg not in kept or history[each] is _CHANGED:
+                        wanted.setdefault(each, Policy.AUTO)
         return wanted, history
 
     def learn(self, history: History, program: Program | None = None) -> None:
         """Keep what is known after a trace that succeeded; without a program, after a call that ran eagerly."""
         self._history = history
-        lifted = program.lifted_tensors if program is not None else ()
-        self._parameters.update(each.shape for each in lifted if isinstance(each, torch.nn.Parameter))
+        if program is None:
+            return
+        self._parameters.update(each.shape for each in program.lifted_tensors if isinstance(each, torch.nn.Parameter))
+        places = (leaf.position for each in program.writes for leaf in each.leaves if type(leaf) is OutputReference)
+        for spec in (getattr(program.graph.outputs[place], "spec", None) for place in places):
+            pattern = tuple(each if isinstance(each, int) else None for each in getattr(spec, "sizes", ()))
+            if None in pattern:
+                self._written.add(pattern)
 
     def stay(self, gradients: Iterable[Gradient]) -> None:
         """Expect places with the shapes of these gradients to keep their sizes."""
@@ -71,9 +82,23 @@ class Changing:
         """Forget what is known."""
         self._history = {}
         self._parameters.clear()
+        self._written.clear()
 
-    def _of_arguments(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
-        history = dict(self._history)
+    def _of_parameters_shapes(self, call: Call) -> set[str]:
+        """Return the paths of a call's tensors with the shape of a parameter, unless a program writes such shapes."""
+        pairs = zip(call.paths, call.leaves, strict=True)
+        found = ((path, leaf.shape) for path, leaf in pairs if isinstance(leaf, torch.Tensor))
+        return {path for path, shape in found if shape in self._parameters and not self._is_written(shape)}
+
+    def _is_written(self, shape: torch.Size) -> bool:
+        """Return whether a program writes tensors of this shape whose sizes vary."""
+        return any(
+            len(pattern) == len(shape) and all(each in (None, size) for each, size in zip(pattern, shape, strict=True))
+            for pattern in self._written
+        )
+
+    def _of_arguments(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], dict[Source, Any]]:
+        history: dict[Source, Any] = dict(self._history)
         if self._dynamic is not None:
             return policies(self._fn, call, self._dynamic, Policy.STATIC), history
         wanted: dict[Source, Dim | Policy] = {}
@@ -102,12 +127,6 @@ def changed_sizes(call: Call, history: History) -> tuple[int, ...]:
 def on_device(call: Call) -> bool:
     """Return whether a tensor of a call is on a CUDA device."""
     return any(type(key) is TensorKey and key.device.type == "cuda" for key in call.keys)
-
-
-def _with_shapes(call: Call, shapes: set[torch.Size]) -> set[str]:
-    """Return the paths of a call's tensors that have one of these shapes."""
-    pairs = zip(call.paths, call.leaves, strict=True)
-    return {path for path, leaf in pairs if isinstance(leaf, torch.Tensor) and leaf.shape in shapes}
 
 
 def _is_contiguous(key: LeafKey) -> bool:

@@ -90,7 +90,7 @@ class Compiled(Reports, Warming):
         programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
         self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
         self._asks = True
-        self._waits = runner == "auto" and dynamic is None and not fullgraph
+        self._waits = runner == "auto" and dynamic is None and free is not None
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)

@@ -175,12 +175,9 @@ class Programs:
             structure = structure, special
         found = self._accounts.get(structure)
         if found is None:
-            if special and len(self._accounts) < _MOST_STRUCTURES:
-                found = self._accounts[structure] = Account(special=True)
-                return found, values
-            if self._free is not None and (self._left <= 0 or self._grows()):
+            if not special and self._free is not None and (self._left <= 0 or self._grows()):
                 return self.others, (structure, values)
-            found = self._accounts[structure] = Account(self._free or 0)
+            found = self._accounts[structure] = Account(special=True) if special else Account(self._free or 0)
             if len(self._accounts) > _MOST_STRUCTURES:
                 self._accounts.popitem(last=False)
         self._accounts.move_to_end(structure)

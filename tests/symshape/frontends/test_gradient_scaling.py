@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import symshape
+from symshape.runtime.policy.programs import Account
 
 STEPS = 50
 OVERFLOWS = (7, 8, 31)
@@ -199,8 +200,11 @@ def _shares_a_weight(own: Trainer) -> None:
 
 
 @pytest.mark.parametrize("between", [_scaled_again, _set_anew, _shares_a_weight])
-def test_gradients_that_are_others_since_are_not_presumed(between: Callable[[Trainer], None]) -> None:
+def test_gradients_that_are_others_since_are_not_presumed(
+    between: Callable[[Trainer], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was found before the first step says nothing of what is unscaled behind it."""
+    monkeypatch.setattr(Account, "has_credit", lambda *_: False)  # which depends on measured time
 
     def step(own: Trainer, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         own.optimiser.zero_grad()
@@ -215,7 +219,7 @@ def test_gradients_that_are_others_since_are_not_presumed(between: Callable[[Tra
 
     compiled = compared(step, Trainer)
     assert "known only at run time" in compiled.explain_fallback()
-    assert compiled.stats().refusals <= 6  # of 50 calls; how soon a trace is tried again depends on measured time
+    assert compiled.stats().refusals <= 4
 
 
 def test_one_that_is_switched_off() -> None:
