@@ -37,6 +37,11 @@ OTHER := $(if $(filter $(VENV),$(shell cat $(BUILT_FOR) 2>/dev/null)),,built-for
 CODE  := guards meta_fns symshape tests
 LINTED := $(CODE) $(wildcard notebooks docs)
 
+# What is not compiled is not to be looked for either: another venv's may lie in the checkout.
+ifeq ($(COMPILE),0)
+export SYMSHAPE_NATIVE := 0
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test lint format types bench fuzz sweep golden pages docs mutation notebooks clean clean-venv
 

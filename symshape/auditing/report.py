@@ -95,7 +95,7 @@ class PaddingAudit:
 
     @property
     def proven(self) -> bool:
-        """Whether every output is proven unaffected."""
+        """Return whether every output is proven unaffected."""
         return all(each.verdict == PROVEN for each in self.outputs)
 
     @property

@@ -75,7 +75,7 @@ class Request:
         return tuple(arguments[name] for name in self.positional), rest
 
     def dynamic(self) -> dict[str, Any]:
-        """Which sizes of the arguments vary: those that a mask names share a symbol.
+        """Return the policies for the sizes of the arguments: sizes that a mask names share a symbol.
 
         Other sizes of padded arguments and masks, such as a number of channels, do not vary.
         """
@@ -98,7 +98,7 @@ class Request:
         return {name: each for name, each in found.items() if each}
 
     def padding_of(self, name: str) -> torch.Tensor:
-        """Which elements of an argument are padding."""
+        """Return a mask of the elements of an argument that are padding."""
         given = self.arguments[name]
         found = torch.zeros(given.shape, dtype=torch.bool, device=given.device)
         for group in self.groups:
@@ -225,7 +225,7 @@ def _group(
 def _mask(
     valid: Valid, arguments: Mapping[str, Any], size: int
 ) -> tuple[torch.Tensor, str | None, str, bool, tuple[float, float | None]]:
-    """Which positions of the example are valid, and how that is said."""
+    """Return the valid positions of the example, and how they are given: name, kind, inversion, two numbers."""
     if not isinstance(valid, str):
         found: Any = valid(**arguments)
         if not isinstance(found, torch.Tensor) or found.dim() not in (1, 2) or found.shape[-1] != size:

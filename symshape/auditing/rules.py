@@ -63,7 +63,7 @@ _REPAIRS = {
 
 
 def results(world: World, node: Node, states: States) -> list[Abstract]:
-    """What is known of the results of a step, in the order of its outputs; of its first argument where it has none."""
+    """Return the abstract results of a step, in the order of its outputs; without outputs, of its first argument."""
     name = name_of_op(node)
     rule = _RULES.get(name)
     targets = [each for each in node.outputs if each is not None] or list(node.reads[:1])

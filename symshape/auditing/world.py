@@ -1,4 +1,4 @@
-"""What the rules of an audit ask and assume: equality of sizes, the side of the padding, assumptions in words."""
+"""The questions and assumptions of an audit's rules: equality of sizes, the side of the padding, words for people."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _equalities(conditions: Iterable[Term]) -> dict[Term, Term]:
 
 
 class World:
-    """What holds in all calls that an audit speaks of.
+    """The facts about all calls that an audit covers.
 
     Attributes:
         sides: for each group ``right``, ``left`` or ``any``: where each row of its mask has the padding.
@@ -120,9 +120,9 @@ class World:
         return Cause(self.step, reason, repair, known)
 
     def settled(self, x: Abstract, cause: Cause | None = None) -> Abstract:
-        """``x`` without dirty regions that are empty, or in which its facts say what stands there.
+        """Return a tensor without its dirty regions that are empty or hold a known constant.
 
-        ``cause`` says why it is dirty everywhere, where nothing else says so yet.
+        ``cause`` is the reason for dirt everywhere, used where the tensor has none yet.
         """
         covering = [region for region, fact in x.facts.items() if fact != MASKED]
         dirty = frozenset(

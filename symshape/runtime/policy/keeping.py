@@ -1,4 +1,4 @@
-"""What leaves where there is no room for something new: whatever has the least credit for each of its bytes."""
+"""Eviction: the graphs and buckets with the least credit for each byte make room for a new one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import attrs
 
 from symshape.runtime.policy.ledger import HALF_LIFE
 
-__all__ = ["ASKED", "REPLACES", "Credit", "leaving"]
+__all__ = ["ASKED", "FADES", "REPLACES", "Credit", "leaving"]
 
 ASKED = 8
 """Calls (faded) that want something before anything leaves for it, where nobody says what it would save."""
+FADES: float = 0.5 ** (1 / HALF_LIFE)
+"""Factor by which credit fades with each call."""
 REPLACES = 1.5
 """Factor by which the credit of something new is above that of what leaves for it: making it takes time again."""
 
@@ -23,25 +25,29 @@ class Credit:
     Attributes:
         gain: ms that each use saves.
         last_used: number of the call that used it last.
+        amount: the credit at that call.
     """
 
     gain: float = 1.0
     last_used: int = 0
-    _amount: float = 0.0
+    amount: float = 0.0
 
     def use(self, clock: int, times: int = 1) -> None:
-        """Record uses, the last one by the call with this number."""
-        self._amount = self.now(clock) + self.gain * times
+        """Record uses, the last one by the call with this number.
+
+        A launch does the same without a call of Python's: ``credit.amount = credit.amount * FADES ** (now -
+        credit.last_used) + credit.gain; credit.last_used = now``.
+        """
+        self.amount = self.now(clock) + self.gain * times
         self.last_used = clock
 
     def begin(self, amount: float, gain: float, clock: int) -> None:
         """Start from the credit with which something is made, and what each use is going to save."""
-        self._amount, self.gain, self.last_used = amount, gain, clock
+        self.amount, self.gain, self.last_used = amount, gain, clock
 
     def now(self, clock: int) -> float:
         """Return what is left of the credit at the call with this number."""
-        passed: int = clock - self.last_used
-        return self._amount if passed <= 0 else self._amount * 0.5 ** (passed / HALF_LIFE)
+        return self.amount * FADES ** max(0, clock - self.last_used)
 
 
 def leaving(

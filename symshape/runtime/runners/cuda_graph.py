@@ -23,6 +23,7 @@ from symshape.graph.detached_values import detached_values
 from symshape.graph.program import Program
 from symshape.graph.random_states import idle_random_states
 from symshape.graph.steps import Value, values_in
+from symshape.runtime.policy.keeping import FADES
 from symshape.runtime.policy.ledger import Ledger
 from symshape.runtime.policy.size_offers import SizeOffers
 from symshape.runtime.runners.capture import Inside, is_capturing, record, replay_alone, settle, warmed_up_aside
@@ -155,7 +156,9 @@ class CudaGraphRunner:
                     found: list[Any] | None = None if serving.launch is None else serving.launch(leaves, ())
                     if found is not None:
                         self._store.clock = now = self._store.clock + 1
-                        lease.credit.use(now)
+                        credit = lease.credit  # ``use``, without a call of Python's
+                        credit.amount = credit.amount * FADES ** (now - credit.last_used) + credit.gain
+                        credit.last_used = now
                         return found
         if is_transformed():  # it would be lost where inputs are copied
             return self._eager(leaves, values)

@@ -26,6 +26,7 @@ from symshape.runtime.padding.planning import Plan, candidates
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
+from symshape.runtime.policy.keeping import FADES
 from symshape.runtime.policy.ledger import Ledger
 from symshape.runtime.runners.apart import Apart
 from symshape.runtime.runners.artefacts import Shelf
@@ -159,7 +160,9 @@ class PaddedRunner:
                     serves = self._otherwise.run
                 elif not (self._writes and self._overlap(leaves)):
                     bucket, placement = found
-                    bucket.lease.credit.use(now)
+                    credit = bucket.lease.credit  # ``use``, without a call of Python's
+                    credit.amount = credit.amount * FADES ** (now - credit.last_used) + credit.gain
+                    credit.last_used = now
                     try:
                         results = bucket.launched(leaves, placement) if chosen is None or chosen.settled else None
                         if results is None:

@@ -95,26 +95,26 @@ _PLAIN_PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddb
 
 
 def _products(node: Node) -> tuple[tuple[Any, ...], float]:
-    """Return sizes, and the bytes that each element of their product is worth, for an op that multiplies matrices."""
+    """Return sizes, and the bytes that each element of their product is worth, for an op that multiplies matrices.
+
+    An op whose tensors do not stand where they do in torch's own programs counts as none.
+    """
     name = node.op._schema.name
     specs = [value.spec.sizes for value in node.args if isinstance(value, Value) and hasattr(value.spec, "sizes")]
     first = _PLAIN_PRODUCTS.get(name)
-    if first is not None:
-        left, right = specs[first : first + 2]
-        return (*left, right[-1]), 2 * _per_flop(node)
     backward = name.endswith("_backward")
-    if "scaled_dot_product" in name:
-        query, key = specs[backward : backward + 2]
-        return (*query, key[-2]), (10 if backward else 4) * _per_flop(node)
-    if name in ("aten::convolution", "aten::convolution_backward"):
-        weight = specs[2 if backward else 1]
-        made = specs[0] if backward else node.outputs[0].spec.sizes  # type: ignore[union-attr]
-        return (*made, *weight[1:]), (4 if backward else 2) * _per_flop(node)
+    if first is not None and len(specs) >= first + 2 and specs[first + 1]:
+        return (*specs[first], specs[first + 1][-1]), 2 * _per_flop(node)
+    if "scaled_dot_product" in name and len(specs) >= backward + 2 and len(specs[backward + 1]) >= 2:
+        return (*specs[backward], specs[backward + 1][-2]), (10 if backward else 4) * _per_flop(node)
+    if name in ("aten::convolution", "aten::convolution_backward") and len(specs) >= 2 + backward:
+        made = specs[0] if backward else getattr(getattr(node.outputs[0], "spec", None), "sizes", ())
+        return (*made, *specs[1 + backward][1:]), (4 if backward else 2) * _per_flop(node)
     return (), 0.0
 
 
 def _per_flop(node: Node) -> float:
-    dtype = next(value.spec.dtype for value in node.args if isinstance(value, Value))
+    dtype = next(value.spec.dtype for value in node.args if isinstance(value, Value) and hasattr(value.spec, "dtype"))
     if dtype is torch.float32 and torch.get_float32_matmul_precision() != "highest":
         return _TF32
     return _PER_FLOP.get(dtype, 0.0)
