@@ -52,10 +52,10 @@ class Captured:
 
     Attributes:
         replay: runs the CUDA graph on its buffers.
-        inputs: static input tensors, in the order of the program's inputs.
-        outputs: from the call's leaves to the flat outputs, after a replay.
-        addresses: data pointers of the lifted tensors at capture.
-        launch: serves calls in one pass of C++; None where that cannot be.
+        inputs: the static input tensors, in the order of the program's inputs.
+        outputs: returns the flat outputs after a replay, given the call's leaves.
+        addresses: the data pointers of the lifted tensors at capture.
+        launch: serves calls in one pass of C++; None if that is not possible.
     """
 
     replay: Callable[[], object]
