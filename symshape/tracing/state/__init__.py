@@ -1,15 +1,17 @@
-"""What a program reads and writes besides its arguments: recorded while it runs, compared at each call, or refused.
+"""Record the Python state that a program reads and writes besides its arguments, and compare that state at each call.
 
-``hooks`` is the way in: while a function is traced, each function of Python's that it loads gets code with a call at
-every look-up (``instrument``), which tells the ``recorder``.  ``loads`` says what reading a name or an attribute means
-for each kind of owner, ``values`` what each kind of value leads to, ``classes`` and ``lookups`` what classes answer;
-``substitutes`` are the functions that code gets for ``getattr``, ``isinstance`` and their like.  What is taken to stay,
-and what nobody sees into and is refused by name, stands in ``trusted``; ``modules`` refuses modules that cannot be
-traced.
+Entry point: ``hooks``.  While a function is traced, each Python function that it loads gets instrumented code
+(``instrument``).  The instrumented code calls a hook at every look-up, and the hooks tell the ``recorder``.  ``loads``
+handles the reading of a name or an attribute, for each kind of owner.  ``values`` handles each kind of loaded value.
+``classes`` and ``lookups`` find attributes in classes.  ``substitutes`` holds the functions that traced code gets
+instead of ``getattr``, ``isinstance`` and the like.  ``trusted`` lists the code that is assumed never to change, and
+the objects that are refused by name because no recording can see into them.  ``modules`` refuses modules that cannot
+be traced.
 
-What was read are ``places``.  A ``snapshot`` asks at each call whether they hold what they held, by way of ``checker``,
-``comparison``, ``pointers`` and ``dict_versions``.  What the program stores is noted by ``stores``, so that another
-thread's writes are not taken for it; ``side_effects`` undoes it and ``changes`` says what each call can write again.
-``planting`` puts stand-ins where a program reads what programs write.  A ``replacement`` says which objects took the
-place of which, where nothing else has changed.  The arguments' own containers are looked after by ``given``.
+What was read is a list of ``places``.  A ``snapshot`` checks at each call that the places hold their old values, with
+the help of ``checker``, ``comparison``, ``pointers`` and ``dict_versions``.  ``stores`` notes what the program writes,
+so that another thread's writes are not attributed to the program.  ``side_effects`` undoes the writes, and ``changes``
+says which of them each call can repeat.  ``planting`` puts stand-ins where a program reads what programs write.  A
+``replacement`` says which objects took the place of which, if nothing else has changed.  ``given`` handles the lists
+and dictionaries among the arguments.
 """

@@ -1,4 +1,4 @@
-"""Where code loads what it calls, for calls of what is no name and no attribute: a variable, an item of a list."""
+"""Find the instruction that loads a called function that is neither a name nor an attribute: a variable, an item."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from opcode import opmap
 from symshape.tracing.state.code_units import JUMPS, Instruction, instructions
 
 NULL_LAST = sys.version_info >= (3, 13)
-"""Whether a call expects its NULL after the function, and not before it."""
+"""A flag: a call expects its NULL after the function (Python 3.13), not before the function."""
 CALLABLE = {opmap[name] for name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "BINARY_SUBSCR") if name in opmap}
-"""What loads such a function."""
+"""The opcodes that may load a called function that is neither a name nor an attribute."""
 _PUSH_NULL, _BINARY_SUBSCR = opmap["PUSH_NULL"], opmap["BINARY_SUBSCR"]
 _LOAD_GLOBAL = opmap["LOAD_GLOBAL"]
 _CALLS_NULL = {opmap["CALL"], opmap.get("PRECALL", opmap["CALL"])}
@@ -19,10 +19,10 @@ _ENDS = {opmap[name] for name in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "Y
 
 
 def with_called(units: bytes, found: list[Instruction]) -> list[Instruction]:
-    """The instructions, with those that load what is called and is no name: a variable, an item of a list.
+    """Return ``found`` and the instructions that load a called function from a variable or from an item of a list.
 
-    Before Python 3.13 a NULL is pushed first, also by the load of a global name, and what the last instruction that
-    leaves one value above it leaves is what is called; since then the NULL follows what is called.
+    Before Python 3.13, a NULL is pushed first, also by the load of a global name.  The called function is then left by
+    the last instruction that leaves one value above that NULL.  Since Python 3.13, the NULL follows the function.
     """
     if NULL_LAST:
         return found
@@ -39,9 +39,14 @@ def with_called(units: bytes, found: list[Instruction]) -> list[Instruction]:
 
 
 def _callee(every: list[Instruction], first: int, depth: int) -> Instruction | None:
-    """What loads the function for the NULL before an instruction; None where that is another thing, or not known.
+    """Return the instruction that loads the function of the call that takes a NULL pushed earlier.
 
-    ``depth``: how many values are above the NULL by then.
+    The answer is None if another kind of instruction loads the function, or if the load is not found.
+
+    Args:
+        every: all instructions of the code.
+        first: the number of the first instruction to look at.
+        depth: how many values are above the NULL before that instruction.
     """
     last = None
     for number in range(first, len(every)):

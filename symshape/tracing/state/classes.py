@@ -1,4 +1,4 @@
-"""What is read of classes: attributes found in them, and the methods that Python calls by itself."""
+"""Record what a program reads of classes: attributes found in them, and methods that Python calls implicitly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symshape.user_code import is_library
 
 
 def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
-    """What the classes of an object have under a name; answers what stands there."""
+    """Return the value of a name in a class or its bases, and record it; ``MISSING`` if there is none."""
     for each in kind.__mro__:
         if key in each.__dict__:
             found = each.__dict__[key]
@@ -25,7 +25,7 @@ def look_up(recorder: Recorder, kind: type, key: str, name: str) -> Any:
 
 
 def absent(recorder: Recorder, kind: type, key: str, name: str) -> None:
-    """A name was looked for in a class itself and was not there."""
+    """Record that a class was asked for a name that neither the class nor a base has."""
     if not trusted.is_machinery(kind.__module__):
         _class_place(recorder, kind, kind, key, MISSING, f"{name}.{key}")
 
@@ -36,11 +36,11 @@ def _class_place(recorder: Recorder, kind: type, home: type, key: str, found: An
     recorder.known.setdefault(id(kind), kind)
     recorder.class_namespace(home)
     recorder.place(lookups.place_of(kind, key, found, name))
-    recorder.seen.setdefault((id(kind), key), kind)  # an answer is known by who asks, not by its class
+    recorder.seen.setdefault((id(kind), key), kind)  # the key is the class asked, not the class that has it
 
 
 def class_entry(recorder: Recorder, home: type, key: str, name: str) -> None:
-    """An attribute that was found in a class."""
+    """Record an attribute that was found in a class."""
     found = home.__dict__[key]
     if not trusted.is_machinery(home.__module__) or key == "forward":
         recorder.place(Cell(recorder.class_namespace(home).owner, key, found, name))
@@ -48,17 +48,17 @@ def class_entry(recorder: Recorder, home: type, key: str, name: str) -> None:
 
 
 def absent_here(recorder: Recorder, home: type, key: str, name: str) -> None:
-    """An attribute that was looked for in a class, its bases aside, and was not there."""
+    """Record that a class, without its bases, was asked for an attribute and does not have it."""
     if not trusted.is_machinery(home.__module__) and not lookups.is_of_library(home):
         recorder.place(Cell(recorder.class_namespace(home).owner, key, MISSING, name))
 
 
 _OF_CALLS = ("__call__", "__getattribute__", "_wrapped_call_impl", "_call_impl", "__getattr__")
-"""The methods by which a call of a module comes to its ``forward``, and a name to a parameter."""
+"""The methods through which a call of a module gets to ``forward``, and an attribute name to a parameter."""
 
 
 def dispatching_methods(recorder: Recorder, kind: type) -> None:
-    """Note the methods that lead from a call of a module to its ``forward``, and their code; once for each class."""
+    """Record the methods that lead from a call of a module to its ``forward``, and their code; once for each class."""
     if (id(kind), _OF_CALLS) in recorder.seen:
         return
     recorder.seen[id(kind), _OF_CALLS] = kind
@@ -83,11 +83,11 @@ _PARTS: dict[type, tuple[str, ...]] = {
     functools.partialmethod: ("func", "args", "keywords"),
     functools.singledispatchmethod: ("func", "dispatcher"),
 }
-"""What a descriptor calls, by its class: ``__init__`` of one in C, or a write to one in Python, exchanges it."""
+"""By class of a descriptor: its attributes that hold functions; ``__init__`` (in C) or a write replaces them."""
 
 
 def parts_of_member(recorder: Recorder, found: Any, name: str) -> None:
-    """Note the functions and arguments that a descriptor of the user's code refers to."""
+    """Record the functions and arguments that a descriptor of the user's code refers to."""
     attributes = lookups.attributes_of(found)
     for kind in type(found).__mro__:
         parts = _PARTS.get(kind, ())
@@ -102,13 +102,13 @@ def parts_of_member(recorder: Recorder, found: Any, name: str) -> None:
 
 
 def _is_of_users(function: Any) -> bool:
-    """Return whether the code of a function, or of the function in a descriptor, stands in no library."""
+    """Return whether a function, or the function in a descriptor, has code that is not from a library."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and not trusted.is_trusted(code.co_filename) and not is_library(code.co_filename)
 
 
 def touch_member(recorder: Recorder, found: Any, name: str) -> None:
-    """A method, property or other descriptor of a class."""
+    """Record the functions behind a method, property or other descriptor of a class."""
     if type(found) is types.FunctionType:
         recorder.touch(found, name)
     elif isinstance(found, (staticmethod, classmethod)):
@@ -127,14 +127,14 @@ def touch_member(recorder: Recorder, found: Any, name: str) -> None:
 
 
 def special_methods(recorder: Recorder, kind: type) -> None:
-    """Methods that Python calls by itself: operators, ``__getattr__``, ``__call__`` …; that there are no others."""
+    """Record the methods that Python calls implicitly (operators, ``__getattr__`` …), and that no others are added."""
     if id(kind) not in recorder.kinds:
         recorder.kinds.add(id(kind))
         _special_methods(recorder, kind, True)
 
 
 def of_made(recorder: Recorder, kind: type) -> None:
-    """The same, for objects that are made while tracing: what else is looked for in their class is noted by itself."""
+    """Record the implicitly called methods of a class whose object is made while tracing; other names may be added."""
     _special_methods(recorder, kind, False)
 
 
@@ -149,13 +149,13 @@ def _special_methods(recorder: Recorder, kind: type, no_other_names: bool) -> No
 
 
 def class_as_it_is(recorder: Recorder, home: type, everything: bool, no_other_names: bool = True) -> None:
-    """The functions of a class stay (``everything``, or those that Python calls by itself), and none is added.
+    """Record that the functions of a class stay, and that no function is added.
 
     Args:
-        recorder: what it is noted in.
+        recorder: the recording.
         home: the class.
-        everything: whether all functions count.
-        no_other_names: whether no name may be added, also none of which Python does not ask by itself.
+        everything: whether all functions count; otherwise only those that Python calls implicitly.
+        no_other_names: whether no name at all may be added, also none that Python does not look up implicitly.
     """
     before = recorder.class_namespace(home)
     functions = lookups.FUNCTIONS if everything else types.FunctionType

@@ -1,8 +1,8 @@
-"""Code units, CPython's bytecode: read as instructions, and put together again with other ones in their places.
+"""Disassembler and assembler of CPython bytecode: read code units as instructions, and replace some instructions.
 
-A unit is two bytes, an opcode and the low eight bits of its argument; ``EXTENDED_ARG`` before it gives higher bits, and
-some instructions are followed by units that the interpreter uses as its cache.  Jumps, the table of exception handlers
-and the table of lines count units, so all three are made anew.  The formats are those of CPython's
+A code unit is two bytes: an opcode and the low eight bits of its argument.  ``EXTENDED_ARG`` before an instruction
+gives the higher bits.  Some instructions are followed by units that the interpreter uses as its cache.  Jumps, the
+exception table and the line table count units, so all three are rebuilt.  The formats are those of CPython's
 ``Objects/locations.md`` and ``Objects/exception_handling_notes.txt``, as they are in Python 3.11 to 3.13.
 """
 
@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 CHECKED_VERSIONS = ((3, 11), (3, 12), (3, 13))
-"""The versions of Python whose code this module is known to read and write."""
+"""The versions of Python whose bytecode this module is known to read and write."""
 _EXTENDED_ARG = dis.EXTENDED_ARG
 
 
 def _caches() -> list[int]:
-    """By opcode: how many units of cache follow it."""
+    """Return, by opcode, the number of cache units that follow an instruction."""
     counts: Any = getattr(opcodes, "_inline_cache_entries", {})
     if isinstance(counts, dict):  # by name, from 3.13 on
         counts = [counts.get(name, 0) for name in opcodes.opname]
@@ -30,19 +30,19 @@ def _caches() -> list[int]:
 
 
 CACHES = _caches()
-"""By opcode: how many units of cache follow an instruction."""
+"""By opcode, the number of cache units that follow an instruction."""
 JUMPS = {code: "BACKWARD" in opcodes.opname[code] for code in opcodes.hasjrel if code < 256}
-"""Opcodes that jump, and whether they jump back."""
+"""By opcode of a relative jump: whether it jumps backwards."""
 
 
 class Instruction(NamedTuple):
-    """One instruction of code.
+    """One bytecode instruction.
 
     Attributes:
-        start: the unit where it begins, with ``EXTENDED_ARG``.
-        end: the unit after it and its cache.
-        opcode: what it does.
-        arg: its whole argument.
+        start: the unit where the instruction begins, with its ``EXTENDED_ARG``.
+        end: the unit after the instruction and its cache.
+        opcode: the opcode.
+        arg: the whole argument.
     """
 
     start: int
@@ -55,7 +55,7 @@ _made = tuple.__new__  # half the time of Instruction(...), which is Python code
 
 
 def pattern(opcodes: Iterable[int], negated: bool = False) -> re.Pattern[bytes]:
-    """What finds instructions of these opcodes (or ``negated``, of all others) among the opcodes of units."""
+    """Return a pattern that finds instructions with these opcodes (``negated``: with any other) in a row of opcodes."""
     extended = re.escape(bytes((_EXTENDED_ARG,)))
     chosen = b"".join(re.escape(bytes((each,))) for each in sorted(opcodes))
     return re.compile(b"%b*[%b%b]" % (extended, b"^" if negated else b"", chosen), re.DOTALL)
@@ -65,14 +65,14 @@ _ANY = pattern((opcodes.opmap["CACHE"], _EXTENDED_ARG), negated=True)
 
 
 def is_checked() -> bool:
-    """Whether this Python's code is one that can be read and written here."""
+    """Return whether this module is known to read and write the bytecode of the running Python."""
     return sys.version_info[:2] in CHECKED_VERSIONS and sys.implementation.name == "cpython"
 
 
 def instructions(units: bytes, chosen: re.Pattern[bytes] = _ANY) -> list[Instruction]:
-    """The instructions of ``co_code``, in order; all, or those that a ``pattern`` finds.
+    """Return the instructions of ``co_code``, in order; only those that ``chosen``, a ``pattern``, finds.
 
-    Units of cache are zeros there, and no other unit has that opcode.
+    Cache units are zeros in ``co_code``, and no other unit has that opcode.
     """
     found = []
     opcodes, args = units[::2], units[1::2]
@@ -86,7 +86,7 @@ def instructions(units: bytes, chosen: re.Pattern[bytes] = _ANY) -> list[Instruc
 
 
 def encoded(opcode: int, arg: int = 0, least: int = 0) -> bytes:
-    """The units of an instruction, its cache empty; ``least`` is how many ``EXTENDED_ARG`` it has at least."""
+    """Return the units of an instruction with an empty cache and at least ``least`` units of ``EXTENDED_ARG``."""
     if arg < 256 and not least:
         return bytes((opcode, arg)) + bytes(2 * CACHES[opcode])
     extended = max(least, (arg.bit_length() - 1) // 8)
@@ -102,18 +102,18 @@ def reassembled(
     more_stack: int,
     of_next: tuple[int, int] = (0, 0),
 ) -> types.CodeType:
-    """The code with a block of units in the place of some of its instructions.
+    """Return the code with some of its instructions replaced by blocks of units.
 
     Args:
-        code: where the instructions are from.
-        old: these, in order, and all its jumps.
-        blocks: for each, what stands there instead; that of a jump is the jump itself, which is made to lead where it
-            led.  What led to an instruction leads to the beginning of its block, and the handlers and the line of an
-            instruction are those of its whole block.  Changed in place.
+        code: the code with the old instructions.
+        old: the instructions to replace, in order; all jumps of the code must be among them.
+        blocks: the replacement of each old instruction; changed in place.  The block of a jump is the jump itself,
+            whose argument is adjusted to its old target.  A jump to an old instruction leads to the beginning of its
+            block.  The exception handlers and the line of an old instruction hold for its whole block.
         constants: the new ``co_consts``.
         more_stack: how many more values than before there may be on the stack.
-        of_next: the unit after an old instruction, and how many of the last units of its block are of the line of the
-            next one.
+        of_next: the unit after an old instruction, and how many of the last units of its block belong to the line of
+            the next instruction.
     """
     units = code.co_code
     moved = _with_jumps(old, blocks, len(units) >> 1)
@@ -136,7 +136,7 @@ def reassembled(
 
 
 def _moved(old: list[Instruction], blocks: list[bytes], size: int) -> list[int]:
-    """By old unit (and the one after the last): the new one; inside what was replaced, that of the next one."""
+    """Return the new unit of each old unit, and of the end; inside a replaced instruction, that of the next one."""
     moved: list[int] = []
     at = done = 0
     for (start, end, _, _), length in zip(old, map(len, blocks), strict=True):
@@ -154,7 +154,7 @@ def _moved(old: list[Instruction], blocks: list[bytes], size: int) -> list[int]:
 
 
 def _with_jumps(old: list[Instruction], blocks: list[bytes], size: int) -> list[int]:
-    """Sets the arguments of the jumps; a jump that grows moves what others jump to, so until none does."""
+    """Set the arguments of the jumps and return the new units; repeat while a jump grows, which moves the targets."""
     jumps = []
     for i, each in enumerate(old):
         back = JUMPS.get(each[2])
@@ -172,7 +172,7 @@ def _with_jumps(old: list[Instruction], blocks: list[bytes], size: int) -> list[
             return moved
 
 
-# -- the table of handlers: start, length, target and depth, each in sixes of bits, the highest first
+# -- the exception table: start, length, target and depth, each in groups of six bits, the highest group first
 _FIRST, _MORE, _SIX = 0x80, 0x40, 0x3F
 
 
@@ -199,21 +199,21 @@ def _numbers(table: bytes) -> Iterator[int]:
             number = 0
 
 
-# -- the table of lines: entries of up to eight units, each begun by a byte with its highest bit set
-_SHORT_FORMS = 10  # forms 0 to 9: the line of the entry before, and columns
-_ONE_LINE = 10  # forms 10, 11 and 12: that many lines further, and columns
+# -- the line table: entries of up to eight units, each begun by a byte with its highest bit set
+_SHORT_FORMS = 10  # forms 0 to 9: the line of the previous entry, and columns
+_ONE_LINE = 10  # forms 10, 11 and 12: 0, 1 or 2 lines further, and columns
 _NO_COLUMNS, _LONG, _NO_LINE = 13, 14, 15
-_LONGEST = 8
+_LONGEST = 8  # units of one entry
 
 
 _ENTRY = re.compile(rb"[\x80-\xff][\x00-\x7f]*")
 
 
 def _line_table(table: bytes, moved: list[int]) -> bytes:
-    """The table of lines and columns, exactly as long as the code: CPython 3.11 reads on past a longer one."""
+    """Return the new line table, exactly as long as the code: CPython 3.11 reads past the end of a longer one."""
     made: list[bytes] = []
     last = len(moved) - 1
-    at = done = owed = 0  # lines further, of entries for no unit
+    at = done = owed = 0  # owed: line steps of dropped entries that cover no unit
     for entry in _ENTRY.findall(table):
         old_units = (entry[0] & 7) + 1
         at += old_units
@@ -236,7 +236,7 @@ def _line_table(table: bytes, moved: list[int]) -> bytes:
 
 
 def _stretched(entry: bytes, units: int, owed: int) -> bytes:
-    """An entry for more units, or fewer, ``owed`` lines further: its own line once, and no step after that."""
+    """Return an entry stretched to ``units`` units and ``owed`` lines further; the line step is applied once."""
     form = entry[0] >> 3 & 15
     if form < _NO_COLUMNS and not owed:  # most of them
         first, more = divmod(units - 1, _LONGEST)
@@ -268,11 +268,11 @@ def _stretched(entry: bytes, units: int, owed: int) -> bytes:
 
 
 def _line_step(entry: bytes) -> tuple[int, int]:
-    """How many lines further an entry is; where its columns begin."""
+    """Return the line step of an entry, and the index at which its columns begin."""
     form = entry[0] >> 3 & 15
     if form < _NO_COLUMNS or form == _NO_LINE:
         return (form - _ONE_LINE if _ONE_LINE < form < _NO_COLUMNS else 0), 1
-    delta = shift = 0  # in sixes of bits, the lowest first
+    delta = shift = 0  # in groups of six bits, the lowest first
     at, more = 1, _MORE
     while more:
         more = entry[at] & _MORE
@@ -283,7 +283,7 @@ def _line_step(entry: bytes) -> tuple[int, int]:
 
 
 def _append_location(made: bytearray, form: int, columns: bytes, delta: int, units: int) -> None:
-    """One entry, ``delta`` lines after the entry before; columns go where a form has no room for such a step."""
+    """Append one entry, ``delta`` lines after the previous one; drop the columns if the form cannot hold the step."""
     if form < _SHORT_FORMS:
         if delta:
             form, columns = _NO_COLUMNS, b""

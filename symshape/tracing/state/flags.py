@@ -1,8 +1,8 @@
-"""Flags of torch's that functions answer and set, wherever in torch these stand.
+"""The flags of torch that functions return and set, in any module of torch.
 
-What a program reads of them later calls ask again; the same where torch chooses by flags among kernels that stay in
-the graph.  A function is known by itself, not by the name by which a program comes to it.  Functions that set a flag
-are refused.  (Flags that are attributes, those of ``torch.backends``, are looked after where attributes are read.)
+Later calls ask again for the flags that a program reads, and for those by which torch chooses among kernels of the
+graph.  A function is recognised by its identity, not by the name that the program uses.  Functions that set a flag are
+refused.  (Flags that are attributes, those of ``torch.backends``, are handled where attributes are read.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Question = Callable[[], Any]
 
 
 def matmul_precision() -> str:
-    """``torch.get_float32_matmul_precision``, which fails where its newer sisters were used."""
+    """Return ``torch.get_float32_matmul_precision()``, or a fixed text if it fails because newer flags were set."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -27,7 +27,7 @@ def matmul_precision() -> str:
 
 
 def validation_of_distributions() -> bool:
-    """Whether distributions look at their arguments, if they are not told."""
+    """Return whether distributions validate their arguments by default."""
     return bool(torch.distributions.Distribution._validate_args)
 
 
@@ -53,7 +53,7 @@ _CHANGED_BY_TRACES = {"": "is_autocast_cache_enabled", "autograd.": "is_multithr
 
 
 def _found(names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """The functions of torch with these names, by what stands before them, that this version has."""
+    """Yield the functions with these names that this version of torch has; keys are prefixes of the names."""
     for name in [f"{before}{name}" for before, several in names.items() for name in several.split()]:
         try:
             yield name, operator.attrgetter(name)(torch)
@@ -65,7 +65,7 @@ _read = dict(_found(_ANSWERS))
 _AUTOCAST = {f"get_autocast_dtype of {kind}": partial(torch.get_autocast_dtype, kind) for kind in ("cpu", "cuda")}
 _OWN = {each.__name__: each for each in (matmul_precision, validation_of_distributions)}
 FLAGS: Mapping[str, Question] = {**_read, **_AUTOCAST, **_OWN}
-"""The questions, by name: nothing that warns or takes long."""
+"""By name, the questions that are recorded: none of them warns or takes long."""
 _names: dict[int, tuple[str, ...]] = {
     **{id(function): (name,) for name, function in _read.items()},
     id(torch.get_autocast_dtype): tuple(_AUTOCAST),
@@ -82,31 +82,31 @@ _OF_ATTENTION = (
 
 
 def of_attention(device: torch.device) -> tuple[str, ...]:
-    """The names of the flags by which fused attention chooses its kernel: on the CPU two (``sdp_utils_cpp.cpp``).
+    """Return the names of the flags by which fused attention chooses its kernel.
 
-    The order in which it tries kernels is none of them: torch itself sets that at the first call on CUDA, and whichever
-    comes first computes the same.
+    On the CPU these are two (``sdp_utils_cpp.cpp``).  The order in which torch tries the kernels is left out: torch
+    itself sets it at the first call on CUDA, and the results do not depend on it.
     """
     return _OF_ATTENTION[:2] if device.type == "cpu" else _OF_ATTENTION
 
 
 def now() -> dict[str, Any]:
-    """All flags as they are."""
+    """Return all flags with their current values."""
     return {name: question() for name, question in FLAGS.items()}
 
 
 def of_class(kind: type) -> tuple[str, ...]:
-    """The names of the flags that the objects of a class of torch's go by."""
+    """Return the names of the flags that a torch class's objects depend on."""
     return (validation_of_distributions.__name__,) if kind.__module__.startswith("torch.distributions.") else ()
 
 
 def read_by(function: Any) -> tuple[str, ...]:
-    """The names of the flags that a function answers."""
+    """Return the names of the flags that a function returns."""
     return _names.get(id(function), ())
 
 
 def refusal(function: Any) -> str:
-    """What a program does that calls a function, if no trace can be made of it; nothing if empty."""
+    """Return the reason, in words, why a program that calls a function cannot be traced; empty if it can."""
     name = _setters.get(id(function))
     if name is not None:
         return f"calls torch.{name}, which a graph would not do again; do that around the function"

@@ -1,4 +1,4 @@
-"""Functions that instrumented code calls.  They report each load to one recorder, in one thread."""
+"""The hooks that instrumented code calls; they report each load to the one recorder, if it records this thread."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def recorder_of(
     serves: bool = True,
     stored: bool = False,
 ) -> Recorder:
-    """A recording of ``fn``, called with ``constants`` and objects of ``classes``; see :class:`Recorder`.
+    """Return a recording of ``fn``, called with ``constants`` and objects of ``classes``; see :class:`Recorder`.
 
-    What is ``stored`` may serve another process, of which nobody knows what its memos hold.
+    A ``stored`` program may serve another process, where the contents of every ``lru_cache`` are unknown.
     """
     recorder = Recorder(fn, constants, classes, HOOKS, handler_for, serves=serves)
     recorder.stays_here = serves and not stored
@@ -56,7 +56,7 @@ def recorder_of(
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Inside, what runs in this thread is recorded."""
+    """Return a context in which the code that this thread runs is recorded."""
     global _active
     outer, _active = _active, recorder
     recorder.alone = is_alone()
@@ -68,7 +68,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
             hook_table(recorder, "global hooks of modules", getattr(torch_modules, name))
         fn = recorder.root
         recorder.touch(fn, "" if isinstance(fn, torch.nn.Module) else getattr(fn, "__name__", "the function"))
-        with recorder.weak():  # the entry for an argument goes when the argument does
+        with recorder.weak():  # an argument's cache entry is evicted when the argument is freed
             for i, constant in enumerate(recorder.constants):
                 recorder.touch(constant, f"argument{i}")
         for each in recorder.classes:
@@ -80,23 +80,23 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 
 def with_their_own_code(recorder: Recorder) -> None:
-    """Gives the functions that were instrumented for a recording their own code again."""
+    """Restore the original code of the functions that a recording instrumented, and undo its substitutions."""
     for function, code in reversed(recorder.swapped):
         function.__code__ = code
     recorder.swapped.clear()
     while recorder.exchanged:
-        recorder.exchanged[-1]()  # first: an interrupt may come before it leaves the list
+        recorder.exchanged[-1]()  # called before it is popped: an interrupt may come in between
         recorder.exchanged.pop()
 
 
 def _is_recorded() -> bool:
-    """Whether this thread records, and this is not a load that the recording itself makes."""
+    """Return whether this thread records, and the load is not one that the recording itself makes."""
     active = _active
     return active is not None and not active.busy and active.thread == threading.get_ident()
 
 
 def tell(what: Callable[..., None], *args: Any, asker: str = "") -> None:
-    """Calls ``what`` with the recording of this thread, if there is one."""
+    """Call ``what`` with the recording of this thread, if there is one."""
     active = _active
     if active is None or active.busy or active.thread != threading.get_ident():
         return
@@ -153,13 +153,13 @@ _SPELLED_NOWHERE = frozenset({"__getattribute__", "__setattr__", "__delattr__"})
 
 
 def _wrapped(owner: Any, name: str) -> Any:
-    """An attribute by which others are read or written under names that no code spells."""
+    """Return an attribute through which others are read or written under names that no bytecode contains."""
     if name == "__class__":
         return class_of(owner)
     value = getattr(owner, name)
     if name == "numel":
         return functools.partial(plain_numel, owner) if type(owner) is torch.Size else value
-    if name not in _SPELLED_NOWHERE:  # that of a method with a memo
+    if name not in _SPELLED_NOWHERE:  # an lru_cache's method
         is_method = type(value) is types.MethodType and id(value.__func__) in _instead
         return functools.partial(_instead[id(value.__func__)], value.__self__) if is_method else _substitutes.of(value)
     if name == "__getattribute__":
@@ -182,7 +182,7 @@ def _table_item(owner: Any, key: str) -> Any:
 
 
 def _read_of(table: tables.Table, key: Any) -> dict[str, Any]:
-    """The dictionary that a table stands for, of which one entry is read, if that is the key of one."""
+    """Return the dictionary behind a table, and record the read of the entry ``key`` (of all, if it is no string)."""
     attributes = lookups.attributes_of(table.owner)
     assert attributes is not None
     if type(key) is str:
@@ -225,7 +225,7 @@ def _read(owner: Any, name: str) -> None:
 
 
 class _Reading:
-    """``object.__getattribute__`` as a class's own look-up calls it: by names that no code spells."""
+    """The ``object.__getattribute__`` that a class's own look-up calls, with names that no bytecode contains."""
 
     __slots__ = ("_owner", "read")
 
@@ -241,7 +241,7 @@ class _Reading:
 
 
 class _Storing:
-    """``object.__setattr__`` and its like, as a class's own calls it: by names that no code spells."""
+    """The ``object.__setattr__`` (or ``__delattr__``) that a class calls, with names that no bytecode contains."""
 
     __slots__ = ("_note", "_owner", "_store")
 
@@ -277,7 +277,7 @@ def _store_global(name: str) -> None:
 
 
 def _delete_attr(owner: Any, name: str) -> None:
-    """Whether there is something to delete is read: without it that is an error."""
+    """Record the deletion of an attribute as a read, which may fail, and a write."""
     _read(owner, name)
     _store_attr(owner, name)
 
@@ -304,7 +304,7 @@ def _contains(item: Any, container: Any) -> bool:
 def _subject(value: Any) -> Any:
     if not _is_recorded():
         return value
-    for name in lookups.matched(value):  # a pattern reads past all hooks
+    for name in lookups.matched(value):  # the interpreter reads a pattern's attributes without hooks
         _read(value, name)
     return subject_of(value)
 
@@ -316,7 +316,7 @@ def _called(function: Any) -> Any:
 
 
 def _exchange(recorder: Recorder, value: Any) -> None:
-    """A function is loaded that means something else: a partial one of such functions, or one that asks for a class."""
+    """Substitute a loaded ``partial``, dispatcher or ``lru_cache`` function while the recording lasts."""
     if isinstance(value, functools.partial):
         function = CALLED.get(id(value.func)) or _instead.get(id(value.func))
         if function is not None and id(value) not in _instead:
@@ -337,7 +337,7 @@ def _exchange(recorder: Recorder, value: Any) -> None:
 
 
 def _exchange_memo(recorder: Recorder, memo: Any) -> None:
-    """A function with a memo is loaded: calls of it tell the trace, under its own name and as a method."""
+    """Substitute an ``lru_cache`` function, so that the trace is called instead, by name or as a method."""
     if recorder.on_memo is None or id(memo) in _instead:
         return
     recorder.exchanged.append(functools.partial(_instead.pop, id(memo), None))

@@ -1,7 +1,7 @@
-"""Code that tells what it reads: a function's bytecode with a call of ours at each look-up of a name or an attribute.
+"""Instrumentation of bytecode: calls of hooks at each look-up of a global name or an attribute.
 
-What the code computes, its line numbers and its exceptions stay the same.  Only look-ups are replaced: a global name,
-an attribute, an import; and a note is left where a function begins.
+The results of the code, its line numbers and its exceptions stay the same.  Only look-ups are replaced (global names,
+attributes, imports), and a call is added at the beginning of a function.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from symshape.tracing.state.code_units import (
 _VERSION = sys.version_info[:2]
 _PRECALL = _VERSION < (3, 12)
 _MORE_STACK = 5
-"""Before an instruction the stack holds at most what the code says that it needs, and no block of ours ever holds more
-than five values above that: NULL, a hook and at most three arguments."""
+"""Extra stack slots.  Before an instruction the stack is at most as deep as the code declares, and no inserted block
+has more than five values above that: NULL, a hook and at most three arguments."""
 
 
 @attrs.frozen
 class Hooks:
-    """What instrumented code calls.
+    """The functions that instrumented code calls.
 
     Attributes:
-        enter: with the original code, when a function begins.
-        load_global: with the name; answers the value.
-        load_attr: with the object and the name; answers the attribute.
-        load_super: with ``super``, the class, the object and the name; answers the attribute.
-        loaded: with a module and the name that it was imported by; answers the module.
-        imported: with the module, the value and the name of a ``from`` import; answers the value to use.
-        store_attr: with an object and the name of an attribute that is about to be set.
-        store_global: with the name of a global that is about to be set.
-        delete_attr: with an object and the name of an attribute that is about to be deleted, if it is there.
-        delete_global: with the name of a global that is about to be deleted, if it is there.
-        is_same: with the operands of ``is``.
-        contains: with the operands of ``in``.
-        table: with an object whose ``__dict__`` is asked for a ``get``, or whether a name is in it; answers the
-            dictionary, or what stands for it.
-        table_item: with an object, and the name of which an item of its ``__dict__`` is taken; answers the dictionary.
-        table_of: so too with an object whose ``__getattribute__`` is asked for it; answers what to call.
-        super_table_of: so too with ``super``, the class and the object.
-        get_of: with what one of these led to, or anything else; answers its ``get``.
-        subject: with what a class pattern of ``match`` looks at; answers what it is to look at.
-        called: with a function that stands in no global name and is called next, or with ``int`` or its like;
-            answers what to call.
+        enter: called with the original code when a function begins.
+        load_global: called with the name; returns the value.
+        load_attr: called with the object and the name; returns the attribute.
+        load_super: called with ``super``, the class, the object and the name; returns the attribute.
+        loaded: called with a module and the name that it was imported by; returns the module.
+        imported: called with the module, the value and the name of a ``from`` import; returns the value to use.
+        store_attr: called with an object and the name of an attribute that is about to be set.
+        store_global: called with the name of a global that is about to be set.
+        delete_attr: called with an object and the name of an attribute that is about to be deleted, if it exists.
+        delete_global: called with the name of a global that is about to be deleted, if it exists.
+        is_same: called with the operands of ``is``.
+        contains: called with the operands of ``in``.
+        table: called with an object before ``.__dict__.get`` or ``in`` its ``__dict__``; returns the dictionary or a
+            stand-in for it.
+        table_item: called with an object and the key before ``.__dict__[key]``; returns the dictionary.
+        table_of: called with an object before ``.__getattribute__("__dict__").get``; returns the function to call.
+        super_table_of: called with ``super``, the class and the object in the same case; returns the function to call.
+        get_of: called with the result of one of these, or any other object; returns its ``get``.
+        subject: called with the subject of a class pattern of ``match``; returns the subject to match.
+        called: called with a function that is about to be called and was not loaded by a global name, or with ``int``
+            and the like; returns the function to call.
     """
 
     enter: Callable[[types.CodeType], None]
@@ -84,20 +84,20 @@ class Hooks:
 
 
 CALLED_BY_NAME = frozenset(("bool", "int", "float", "map", "range"))
-"""Names of classes that mean something of ours where they are called, and themselves elsewhere."""
+"""The names of classes that are replaced by substitutes where they are called, and only there."""
 
-_MOST_KEPT = 1024
+_MOST_KEPT = 1024  # codes
 _kept: dict[int, tuple[types.CodeType, types.CodeType]] = {}
-"""By ``id``: the code and what was made of it (equal code may be of different files)."""
+"""By ``id`` of a code: the code and its instrumented form (equal codes may be from different files)."""
 
 
 def instrumented(code: types.CodeType, hooks: Hooks) -> types.CodeType:
-    """The code with calls of the hooks, for the function's own code and the functions that it defines.
+    """Return the code with calls of the hooks, also in the functions that it defines.
 
-    Code that is instrumented already stays as it is.
+    Code that is instrumented already is returned unchanged.
 
     Raises:
-        UnsupportedError: on a version of Python whose code is not known here.
+        UnsupportedError: on a version of Python whose bytecode is not supported here.
     """
     found = _kept.get(id(code))
     if found is not None:
@@ -118,7 +118,7 @@ def instrumented(code: types.CodeType, hooks: Hooks) -> types.CodeType:
 
 
 def is_instrumented(code: types.CodeType, hooks: Hooks) -> bool:
-    """Whether this code has calls of the hooks in it."""
+    """Return whether this code contains calls of the hooks."""
     return any(each is hooks.enter for each in code.co_consts)
 
 
@@ -147,18 +147,18 @@ def _rewritten(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     return reassembled(code, old, blocks, tuple(writer.constants), _MORE_STACK, entry)
 
 
-# -- what is inserted
+# -- the inserted instructions
 def _op(name: str, arg: int = 0) -> bytes:
     return encoded(opmap[name], arg)
 
 
 def _turn(taken: int) -> bytes:
-    """From ``v1 … vn, function, NULL`` to what a call expects: both, in its order, and ``v1 … vn``."""
+    """Return the instructions that turn ``v1 … vn, function, NULL`` into a call's order: both, and then ``v1 … vn``."""
     order = [*range(taken), "function", "NULL"]
     wanted = [*(("function", "NULL") if NULL_LAST else ("NULL", "function")), *range(taken)]
     top = len(order) - 1
     made = b""
-    for depth in range(top):  # fill from the bottom: exchange what belongs there with the top, then down
+    for depth in range(top):  # from the bottom up: swap the wanted value with the top, then the top into its place
         for position in (order.index(wanted[depth]), depth):
             if order[depth] != wanted[depth] and position != top:
                 order[position], order[top] = order[top], order[position]
@@ -171,11 +171,11 @@ _TURNS = [_NULL + _turn(taken) for taken in range(4)]
 _CALLS = [(_op("PRECALL", count) if _PRECALL else b"") + _op("CALL", count) for count in range(5)]
 _LOADS = [encoded(_LOAD_CONST, number) for number in range(256)]
 _AS_METHOD = _NULL if NULL_LAST else _NULL + _op("SWAP", 2)
-"""Above a value: as the call that follows expects what it calls."""
+"""The instructions that put a NULL where the following call expects it, beside the function on top of the stack."""
 
 
 class _Writer:
-    """What is inserted into one code, and the constants for it."""
+    """The writer of the instructions to insert into one code, with the constants that they need."""
 
     def __init__(self, code: types.CodeType, hooks: Hooks) -> None:
         self.names, self.hooks = code.co_names, hooks
@@ -187,7 +187,7 @@ class _Writer:
         self.start = self.end = 0
 
     def before_get(self, at: int) -> bool:
-        """Whether ``.get`` of the topmost value is loaded at a unit, to be called; it is loaded by a hook then."""
+        """Return whether the unit loads ``.get`` of the top value for a call; if so, a hook will load that ``.get``."""
         units = self._code.co_code
         opcode, arg = units[2 * at], units[2 * at + 1]
         names = self._code.co_names
@@ -200,7 +200,7 @@ class _Writer:
         return found
 
     def before_table(self) -> bool:
-        """Whether what this instruction loads is called with ``"__dict__"``, of which ``.get`` is loaded then."""
+        """Return whether the attribute loaded here is called with ``"__dict__"``, followed by a load of ``.get``."""
         units, at = self._code.co_code, self.end
         if units[2 * at] != _LOAD_CONST or self._code.co_consts[units[2 * at + 1]] != "__dict__":
             return False
@@ -211,11 +211,11 @@ class _Writer:
         return self.before_get(at + 1 + CACHES[units[2 * at]])
 
     def before_contains(self) -> bool:
-        """Whether the next instruction asks what is in what this one loads."""
+        """Return whether the next instruction is ``in`` with the loaded value as its container."""
         return self._code.co_code[2 * self.end] == _CONTAINS_OP
 
     def before_item(self) -> str | None:
-        """The name of the item that is taken next of what this instruction loads; None where another thing is done."""
+        """Return the string key with which the loaded value is subscripted next; None if it is not."""
         units, at = self._code.co_code, self.end
         if units[2 * at] != _LOAD_CONST:
             return None
@@ -223,29 +223,29 @@ class _Writer:
         return key if type(key) is str and units[2 * at + 2] == _BINARY_SUBSCR else None
 
     def is_get(self) -> bool:
-        """Whether this instruction loads ``get`` of what a hook answered."""
+        """Return whether this instruction loads ``get`` of a value that a hook returned."""
         return self.start in self._gets
 
     def load_new(self, constant: Any) -> bytes:
-        """Loads a constant that was not there."""
+        """Return an instruction that loads a constant which is added to the code."""
         number = len(self.constants)
         self.constants.append(constant)
         return _LOADS[number] if number < 256 else encoded(_LOAD_CONST, number)
 
     def load(self, constant: Any) -> bytes:
-        """Loads a name or a hook."""
+        """Return an instruction that loads a name or a hook; each is added to the constants once."""
         found = self._loads.get(constant)
         if found is None:
             found = self._loads[constant] = self.load_new(constant)
         return found
 
     def call(self, hook: Any, arguments: list[bytes]) -> bytes:
-        """A call whose arguments are pushed by instructions."""
+        """Return a call of a hook whose arguments are pushed by instructions."""
         head = self.load(hook) + _NULL if NULL_LAST else _NULL + self.load(hook)
         return head + b"".join(arguments) + _CALLS[len(arguments)]
 
     def call_on_top(self, hook: Any, taken: int, name: str | None = None) -> bytes:
-        """A call with the ``taken`` topmost values, which it replaces, and a name."""
+        """Return a call of a hook with the ``taken`` topmost values, which it replaces, and perhaps a name."""
         if name is None:
             return self.load(hook) + _TURNS[taken] + _CALLS[taken]
         return self.load(hook) + _TURNS[taken] + self.load(name) + _CALLS[taken + 1]
@@ -298,12 +298,12 @@ def _import_name(to: _Writer, arg: int, own: bytes) -> bytes:
     return own + to.call_on_top(to.hooks.loaded, 1, to.names[arg])
 
 
-def _import_from(to: _Writer, arg: int, own: bytes) -> bytes:  # in between: module, module, value
+def _import_from(to: _Writer, arg: int, own: bytes) -> bytes:  # the stack in between: module, module, value
     return _op("COPY", 1) + own + to.call_on_top(to.hooks.imported, 2, to.names[arg])
 
 
 def _store_attr(to: _Writer, arg: int, own: bytes) -> bytes:
-    owner = _op("COPY", 3)  # below NULL and the function
+    owner = _op("COPY", 3)  # below the NULL and the function
     return to.call(to.hooks.store_attr, [owner, to.load(to.names[arg])]) + _POP + own
 
 
@@ -355,6 +355,6 @@ _WRITERS: dict[str, Callable[[_Writer, int, bytes], bytes]] = {
     "MATCH_CLASS": _match_class,
 }
 _REPLACED = {opmap[name]: write for name, write in _WRITERS.items() if opmap.get(name, 256) < 256}
-"""By opcode: what writes the block for it, from its argument and its own units."""
+"""By opcode, the function that writes the replacement of an instruction from its argument and its own units."""
 _CHANGED = pattern({*_REPLACED, *JUMPS, _RESUME, _PUSH_NULL})
 _REPLACED |= dict.fromkeys((_PUSH_NULL,) if NULL_LAST else CALLABLE, _called)

@@ -1,4 +1,4 @@
-"""What is done when code reads a global name or an attribute, by the class of what it reads from."""
+"""Record the reads of global names and attributes, in a way that depends on the class of the owner."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from symshape.user_code import is_library
 
 _STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
 _SET_OF_FUNCTIONS = frozenset(trusted.words("__name__ __qualname__ __module__ __doc__ __annotations__"))
-"""What functions say of themselves, and can be told anew."""
+"""The attributes of functions that can be assigned, and therefore are recorded as slots."""
 QUIET: frozenset[type] = frozenset(
     (
         *(torch.SymInt, torch.SymFloat, torch.SymBool, torch.Size, type(None)),
         *(str, int, float, bool, list, dict, tuple, set, bytes, slice),
     )
 )
-"""Classes of whose objects no attribute tells anything."""
+"""The classes whose objects' attributes need no record."""
 _TOLD_EACH_TIME = frozenset(map(id, (sys, warnings, decimal)))
-"""Modules of which a load tells something whenever it is repeated: by whom it is made, or what holds by then."""
+"""The modules whose loads must be recorded each time: they depend on the caller, or on a state that may change."""
 
 
 def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
-    """A global name is about to be read, which was not read before, or which another thread may have changed."""
+    """Record that a global name is about to be read for the first time, or perhaps changed by another thread."""
     before = recorder.namespace("", namespace)
     if name in namespace:
         value = namespace[name]
@@ -56,7 +56,7 @@ def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builti
 
 
 def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
-    """A dictionary among a library's globals: what it holds must stay, but it may gain what others register."""
+    """Record a dictionary among a library's globals: its items must stay, but new items may be registered."""
     if id(value) in recorder.known:
         return
     recorder.known[id(value)] = value
@@ -67,21 +67,21 @@ def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
 
 
 def load_module(recorder: Recorder, module: Any, name: str) -> None:
-    """A module was imported while the function ran."""
+    """Record that a module was imported while the function ran."""
     full = name if name in sys.modules else getattr(module, "__name__", name)
     if sys.modules.get(full) is module and not trusted.is_machinery(full):
         recorder.place(Cell(sys.modules, full, module, f"the module {full}"))
 
 
 def load_attr(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute is about to be read."""
+    """Record that an attribute is about to be read."""
     kind = type(owner)
     if kind not in QUIET:
         reader_of(kind)(recorder, owner, key)
 
 
 def reader_of(kind: type) -> Handler:
-    """What is done when an attribute of a value of a class is read."""
+    """Return the handler that records reads of attributes of a class's objects."""
     reader = _readers.get(kind)
     if reader is None:
         reader = _readers[kind] = _reader_for(kind)
@@ -89,17 +89,17 @@ def reader_of(kind: type) -> Handler:
 
 
 def setter(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute is about to be set: it is noted, and a property that is set runs code of its own."""
+    """Record that an attribute is about to be set; a property's setter runs code, which is recorded as well."""
     stores.attribute(recorder, owner, key)
     if isinstance(owner, (type, types.ModuleType)):
         return
-    member = member_of(recorder, type(owner), key)  # so that a property put there later is seen
+    member = member_of(recorder, type(owner), key)  # so that a property that is added later is noticed
     if member.first:
         touch_member(recorder, member.found, f"{type(owner).__qualname__}.{key}")
 
 
 def listed(recorder: Recorder, owner: Any) -> None:
-    """All attributes of an object are about to be listed, or all of the environment."""
+    """Record that all attributes of an object, or all environment variables, are about to be listed."""
     if owner is os.environ:
         recorder.touch(os.environ._data, "os.environ")
         return
@@ -112,28 +112,28 @@ def listed(recorder: Recorder, owner: Any) -> None:
 
 
 def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute of a function with a memo: what it counts changes with every call."""
+    """Record an attribute of an ``lru_cache`` function; refuse its statistics, which change with every call."""
     if key.startswith("cache_"):
         recorder.refuse(f"asks for {key} of the memo of {owner.__name__}, {NOT_TO_SEE}")
 
 
 def of_stand_in(recorder: Recorder, owner: StandIn, key: str) -> None:
-    """An attribute of what stands for a function in traced code."""
+    """Record the attribute of the original function that a stand-in replaces in traced code."""
     load_attr(recorder, object.__getattribute__(owner, "original"), key)
 
 
 def of_generator(recorder: Recorder, owner: torch.Generator, key: str) -> None:
-    """An attribute of a random generator: while a function is traced its seed and its state are not its own."""
+    """Refuse the seed and the state of a random generator, which a trace replaces."""
     if key in _STATE_OF_A_GENERATOR:
         recorder.refuse(f"asks a random generator for {key}, {NOT_TO_SEE}")
 
 
 def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute of a value that never changes; of a method of such a value."""
+    """Record nothing: the attribute is of a value that never changes, or of a method of such a value."""
 
 
 def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> None:
-    """An attribute of a module of Python's."""
+    """Record the read of an attribute of a Python module."""
     attributes = owner.__dict__
     name = f"{owner.__name__}.{key}"
     if not trusted.is_machinery(owner.__name__):
@@ -148,15 +148,15 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     if key == "__dict__":
         recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}")
     if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
-        return  # what stands for a function of torch's while tracing
+        return  # the trace's substitute for a function of torch
     before = recorder.namespace(owner.__name__, attributes)
     if key not in attributes and type(owner).__module__ == "torch._ops" and hasattr(owner, key) and key in attributes:
-        before.before[key] = attributes[key]  # operators are found when they are first asked for, and kept
+        before.before[key] = attributes[key]  # operators are looked up when first asked for, and stored
     if key in attributes:
         recorder.entry(attributes, key, name, before)
         if recorder.alone and (id(attributes), key) in recorder.seen and id(owner) not in _TOLD_EACH_TIME:
             recorder.told[id(owner), key] = owner
-    elif type(owner) is not types.ModuleType:  # torch.backends and its like: flags behind descriptors
+    elif type(owner) is not types.ModuleType:  # torch.backends and the like: flags behind descriptors
         of_flags(recorder, owner, key)
     else:
         recorder.absent(owner.__name__, attributes, key, before)
@@ -165,7 +165,7 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
 
 
 def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute of a part of torch.backends: a flag that C++ keeps, or another part."""
+    """Record an attribute of a part of torch.backends: a flag that C++ stores, or another part."""
     value, name = getattr(owner, key, MISSING), f"{getattr(owner, '__name__', type(owner).__name__)}.{key}"
     if isinstance(value, PLAIN):
         recorder.place(Answer(functools.partial(getattr, owner, key, MISSING), value, name, key))
@@ -173,7 +173,7 @@ def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def of_class(recorder: Recorder, owner: type, key: str) -> None:
-    """An attribute of a class."""
+    """Record the read of an attribute of a class."""
     process_groups.notice(recorder, owner.__module__, key)
     if key == "__subclasses__" or (key in trusted.CHANGING_METHODS and owner.__module__ == "datetime"):
         recorder.refuse(f"asks for {owner.__qualname__}.{key}, {NOT_TO_SEE}")
@@ -188,7 +188,7 @@ def of_class(recorder: Recorder, owner: type, key: str) -> None:
 
 
 def of_super(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute found after a class in the order of a method's look-up."""
+    """Record an attribute that ``super()`` finds after a class in the method resolution order."""
     start, kind = owner.__thisclass__, owner.__self_class__
     if (id(start), id(kind), key) in recorder.supers:
         return
@@ -207,7 +207,7 @@ def of_super(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None:
-    """An attribute of a function."""
+    """Record the read of an attribute of a function."""
     name = f"{owner.__name__}.{key}"
     attributes = owner.__dict__
     before = recorder.namespace(owner.__name__, attributes)
@@ -224,13 +224,13 @@ def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None
 
 
 def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute of an object of a class of Python's."""
+    """Record the read of an attribute of an object of a Python class."""
     kind = type(owner)
     member = member_of(recorder, kind, key)
     if member.logs:
         recorder.tells("logs, or asks what is logged")
     itself = id(owner)
-    if itself not in recorder.known:  # made while tracing: what it holds was loaded, or made, as well
+    if itself not in recorder.known:  # made while tracing: its contents were loaded, or made, as well
         return
     name = recorder.names.get(itself, kind.__name__)
     full = f"{name}.{key}" if name else key
@@ -262,13 +262,13 @@ def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def member_of(recorder: Recorder, kind: type, key: str) -> Member:
-    """What a class answers for an attribute of its objects."""
+    """Return the result of looking up an attribute of a class's objects in the class."""
     return recorder.members.get((id(kind), key)) or _member(recorder, kind, key)
 
 
 def _member(recorder: Recorder, kind: type, key: str) -> Member:
     found = look_up(recorder, kind, key, kind.__qualname__)
-    if found is MISSING and id(kind) not in recorder.kinds:  # where all names in it are not compared
+    if found is MISSING and id(kind) not in recorder.kinds:  # otherwise all names in it are compared
         absent(recorder, kind, key, kind.__qualname__)
     first = found is not MISSING and hasattr(type(found), "__set__")
     is_cached = isinstance(found, functools.cached_property)
@@ -290,7 +290,7 @@ def _member(recorder: Recorder, kind: type, key: str) -> Member:
 
 
 def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any, name: str, before: Namespace) -> bool:
-    """A method, parameter, buffer or submodule of a module, or nothing; whether it need not be looked at again."""
+    """Record the read of a module's method, parameter, buffer or submodule; return whether once is enough."""
     attributes = owner.__dict__
     label = name or type(owner).__name__
     recorder.absent(label, attributes, key, before)
@@ -326,7 +326,7 @@ def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> Non
 
 
 def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
-    """An attribute that stands in a slot."""
+    """Record the read of an attribute that is stored in a slot."""
     value = getattr(owner, key, MISSING)
     noted = recorder.slots.get((id(owner), key))
     if noted is None or noted.value is value:

@@ -1,4 +1,4 @@
-"""What classes answer: attributes found in the classes of an object, slots, and methods that Python calls by itself."""
+"""Look-ups in classes: attributes found in an object's classes, slots, and methods that Python calls implicitly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _of_object = object.__getattribute__
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """The dictionary of an object's own attributes, past whatever its class does about look-ups; None without one."""
+    """Return the dictionary of an object's own attributes, bypassing the look-ups of its class; None if it has none."""
     try:
         found = _of_object(value, "__dict__")
     except AttributeError:
@@ -28,7 +28,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 
 def matched(value: Any) -> list[str]:
-    """The names of all that a class pattern may read of an object of a class of Python's."""
+    """Return the names of all attributes that a class pattern may read of an object of a Python class."""
     kind = type(value)
     if isinstance(value, torch.Tensor) or trusted.is_of_c(kind) or trusted.is_machinery(kind.__module__):
         return []
@@ -42,7 +42,7 @@ def _is_function(value: Any) -> bool:
 
 
 def static(kind: type, key: str) -> Any:
-    """What stands under a name in a class or its bases, as it stands there."""
+    """Return the value of a name in a class or its bases, without calling descriptors; ``MISSING`` if there is none."""
     for each in kind.__mro__:
         if key in each.__dict__:
             return each.__dict__[key]
@@ -50,7 +50,7 @@ def static(kind: type, key: str) -> Any:
 
 
 def place_of(kind: type, key: str, found: Any, name: str) -> Place:
-    """The place of a look-up in a class: the quick look-up where that answers what stands there."""
+    """Return the place of a look-up in a class; a plain attribute if ``getattr`` returns the same value."""
     plain = isinstance(found, _AS_THEY_ARE) and type(kind).__getattribute__ is type.__getattribute__
     if plain and not hasattr(type(static(type(kind), key)), "__set__"):
         return Attribute(kind, key, found, name)
@@ -58,7 +58,7 @@ def place_of(kind: type, key: str, found: Any, name: str) -> Place:
 
 
 class Lookup:
-    """Asks a class for what stands there."""
+    """The question which value is stored under a name in a class or its bases."""
 
     __slots__ = ("key", "kind")
 
@@ -66,7 +66,7 @@ class Lookup:
         self.kind, self.key = kind, key
 
     def __call__(self) -> Any:
-        """What stands there now."""
+        """Return the value that is stored there now."""
         return static(self.kind, self.key)
 
 
@@ -82,14 +82,14 @@ def _slots_of(kind: type) -> tuple[str, ...]:
 
 
 def slots_of(kind: type) -> tuple[str, ...]:
-    """The names of the slots that classes of Python code give to their objects."""
+    """Return the names of the slots that classes of Python code give to their objects."""
     return _slots_of(kind)
 
 
 def functions_of(kind: type, everything: bool, tell: Callable[[Any, str], None]) -> None:
-    """Tells of the functions that stand in a class: all, or those that Python calls by itself.
+    """Call ``tell`` with the functions of a class: all of them, or those that Python calls implicitly.
 
-    What a library's classes do when an object is made, shown or pickled is taken to stay.
+    Of a library's class, the functions that make, show or pickle an object are assumed to stay, and left out.
     """
     wanted = _USED.__contains__ if is_of_library(kind) else is_special
     for key, value in list(kind.__dict__.items()):
@@ -114,5 +114,5 @@ def _is_of_library(name: str) -> bool:
 
 
 def is_of_library(kind: type) -> bool:
-    """Whether a class stands in an installed library."""
+    """Return whether a class is defined in an installed library."""
     return _is_of_library(kind.__module__)

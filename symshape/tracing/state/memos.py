@@ -1,9 +1,9 @@
-"""Functions with a memo (``functools.lru_cache``, ``functools.cache``): what they keep, and how it is taken back.
+"""Functions with an ``lru_cache`` (here: a memo): the results that they store, and the removal of a trace's results.
 
-A trace may fill a memo with symbolic tensors, which nobody may find there afterwards. What it filled is taken back, and
-what was there before stays. Tensors and plain values are made again outside of a trace (see ``tracing/filling.py``); a
-trace that makes an object is refused: the program may find it changed, or look whether it is the one that it knows.
-What is read of objects that were there is compared as what is read of any object.
+A trace may fill a cache with symbolic tensors, which must not be found there afterwards.  The results from the trace
+are removed, and the earlier ones stay.  Tensors and plain values are computed again outside of a trace (see
+``tracing/filling.py``).  A trace that makes an object is refused: the program may find that the object has changed, or
+compare its identity.  Reads of objects that were in the cache before are compared like reads of any object.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _LASTING = (
     types.FunctionType,
     types.ModuleType,
 )
-"""What is the same when it is computed again: tensors are made again by each call of a graph."""
+"""The types of results that are the same when computed again; each call of a graph makes the tensors again."""
 
 
 SAME = (*PLAIN, torch.dtype, torch.device, torch.layout, torch.memory_format)
-"""Values that are the same in every call."""
+"""The types of values that are the same in every call."""
 
 
 @attrs.frozen(eq=False)
 class Missing:
-    """What one memo made in a trace.
+    """One result that an ``lru_cache`` function computed in a trace.
 
     Attributes:
-        memo: the function with the memo.
-        name: for people.
-        key: what the memo keeps it under.
-        result: what it is, in the trace.
+        memo: the function with the cache.
+        name: the function's name, for people.
+        key: the key of the result in the cache.
+        result: the result, in the trace.
         of_library: whether the function is a library's.
     """
 
@@ -62,26 +62,26 @@ class Missing:
 
     @property
     def sizes(self) -> list[torch.SymInt]:
-        """The sizes that it was called with."""
+        """Return the symbolic sizes among the arguments."""
         return [each for each in _flat(self.key) if type(each) is torch.SymInt]
 
     @property
     def has_tensor(self) -> bool:
-        """Whether a tensor is in it."""
+        """Return whether a tensor is in the result."""
         return any(isinstance(each, torch.Tensor) for each in _flat(self.result))
 
     @property
     def must_be_made(self) -> bool:
-        """Whether a trace may not answer it anew: there is a tensor in it, or a float of sizes in its key."""
+        """Return whether no new trace may compute the result: it has a tensor, or its key a symbolic float or bool."""
         return self.has_tensor or any(type(each) in (torch.SymFloat, torch.SymBool) for each in _flat(self.key))
 
     @property
     def kind(self) -> str:
-        """What it is, for people."""
+        """Return a noun for the result, for people."""
         return "a tensor" if self.has_tensor else "an answer"
 
     def arguments(self, is_kept: Callable[[Any], bool]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """What the function was called with, as its memo knows it; None for what no other call has."""
+        """Return the function's arguments, read from the cache key; None if no other call can have the same ones."""
         key = self._plain_key()
         mark = next((i for i, each in enumerate(key) if type(each) is object), len(key))
         named = key[mark + 1 :]
@@ -92,7 +92,7 @@ class Missing:
 
     @property
     def is_there(self) -> bool:
-        """Whether the memo has an answer already: a size that varies is another key than the number that it is."""
+        """Return whether the cache has a result for the symbolic sizes' current values, which are another key."""
         key, answers = self._plain_key(), answers_of(self.memo) or {}
         one = key[0] if len(key) == 1 else None
         return bool(self.sizes) and (one if type(one) is int else key) in answers
@@ -102,13 +102,13 @@ class Missing:
         return _plain(parts)  # type: ignore[no-any-return]
 
     def as_expected(self, made: Any) -> bool:
-        """Whether what was made is what the trace made: not in another mode, of another kind."""
+        """Return whether a new result is of the same kinds as the trace's: types, and dtypes and devices of tensors."""
         then, now = _flat(self.result), _flat(made)
         return len(then) == len(now) and all(map(_alike, then, now))
 
 
 def missing_in(memo: Any, name: str, before: tuple[Any, ...]) -> list[Missing]:
-    """What a memo keeps that was not there before."""
+    """Return the results in a cache that were not there before."""
     answers, known = answers_of(memo) or {}, set(map(id, before))
     pairs = zip(answers, results_of(memo, answers), strict=True)
     of_library = _is_of_library(memo)
@@ -116,21 +116,21 @@ def missing_in(memo: Any, name: str, before: tuple[Any, ...]) -> list[Missing]:
 
 
 def is_watched(memo: Any) -> bool:
-    """Whether what a memo keeps is looked at: it is found, and code that is recorded computes it."""
+    """Return whether a cache's results can be read, and are computed by code that is recorded."""
     code = getattr(memo.__wrapped__, "__code__", None)
     trusted_code = _is_of_library(memo) and (code is None or trusted.is_trusted(code.co_filename))
     return answers_of(memo) is not None and not trusted_code
 
 
 def filled(memo: Any, grows: bool) -> Answer:
-    """A place that tells a memo from itself once it was cleared, or gained (unless it ``grows``) or lost an answer.
+    """Return a place that changes when a cache is cleared, loses a result, or gains one (unless it ``grows``).
 
-    The numbers alone would not: after it was cleared it may have computed as many answers anew, of another world.
+    The statistics alone would not do: after it was cleared, the cache may have computed as many other results.
     """
     answers = answers_of(memo)
     if answers is None:
         question: Any = lambda: repr(memo.cache_info()._replace(hits=0))  # noqa: E731
-    else:  # a bounded memo has a new object for each new answer
+    else:  # a bounded cache has a new object for each new result
         question = functools.partial(_keeps, answers, tuple(answers.values()), grows)
     return Answer(question, question(), f"the memo of {memo.__name__}")
 
@@ -141,15 +141,15 @@ def _keeps(answers: dict[Any, Any], before: tuple[Any, ...], grows: bool) -> boo
 
 
 def objects_of(memo: Any) -> list[Any]:
-    """What a memo of the user's own code answers that may change; a library's is taken to hold what nobody changes."""
+    """Return the results of a user's cached function that may change; a library's are assumed never to change."""
     answers = None if _is_of_library(memo) else answers_of(memo)
     return [] if answers is None else [each for each in results_of(memo, answers) if not isinstance(each, PLAIN)]
 
 
 def _is_of_library(memo: Any) -> bool:
-    """By the file of the function; of what has none (a class, a partial function) by that of its module."""
+    """Return whether a cached function is a library's, by its file, or by its module's if it has none."""
     inner = memo.__wrapped__
-    if isinstance(inner, types.BuiltinFunctionType):  # which anybody may have given a memo
+    if isinstance(inner, types.BuiltinFunctionType):  # to which any code may have added a cache
         return False
     code = getattr(inner, "__code__", None)
     file = (
@@ -161,9 +161,9 @@ def _is_of_library(memo: Any) -> bool:
 
 
 def take_back(memo: Any, before: tuple[Any, ...]) -> str:
-    """Takes back what a trace made a memo keep; what could be made but once, in words, or "".
+    """Remove the results that a trace added to a cache.  Return a result that cannot be made again, in words, or "".
 
-    ``before`` are the keys of what it kept when the trace began. A key may be symbolic, and is not compared.
+    ``before`` are the keys of the cache when the trace began.  A key may be symbolic, and is not compared.
     """
     answers = answers_of(memo)
     if answers is None:
@@ -174,7 +174,7 @@ def take_back(memo: Any, before: tuple[Any, ...]) -> str:
     made = [each for key, each in zip(answers, results, strict=True) if id(key) not in known and not _lasts(each)]
     if not any(id(key) in known for key in answers):
         memo.cache_clear()
-    else:  # what is there already must be found again
+    else:  # the earlier results must stay
         stays = [(key, each) for key, each in answers.items() if id(key) in known]
         answers.clear()
         answers.update(stays)
@@ -182,11 +182,11 @@ def take_back(memo: Any, before: tuple[Any, ...]) -> str:
 
 
 def results_of(memo: Any, answers: dict[Any, Any]) -> list[Any]:
-    """What a memo answers, in the order of its dictionary."""
+    """Return the results in a cache, in the order of its dictionary."""
     link = next((type(each) for each in answers.values()), None)
     if link is None or link.__name__ != "_lru_list_elem":
         return list(answers.values())
-    found = gc.get_referents(memo)  # of a bounded one: for each answer its key, the answer, the type of the link
+    found = gc.get_referents(memo)  # a bounded cache lists for each result: its key, the result, the type of the link
     keys = {id(key) for key in answers}
     by_key = {id(a): b for (a, b), (_, c) in pairwise(pairwise(found)) if id(a) in keys and c is link}
     return [by_key.get(id(key), memo) for key in answers]

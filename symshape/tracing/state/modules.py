@@ -1,4 +1,4 @@
-"""Modules that cannot be traced, whatever they compute: refused by name before anything runs."""
+"""Modules that cannot be traced at all: refused by their class before anything runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INITIALIZED = frozenset({torch.nn.Parameter, torch.nn.Buffer, torch.Tensor, typ
 
 
 _PREPARED_EACH_CALL = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"})
-"""Classes of torch's whose forward does more at each call than its operators: it readies the exchange of gradients."""
+"""The classes of torch whose forward also prepares, at each call, the exchange of gradients between ranks."""
 
 
 _known: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()  # classes die as their programs do
@@ -31,7 +31,7 @@ def _shown(module: torch.nn.Module, name: str) -> str:
 
 
 def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
-    """Checks one module (not those inside it), which the program calls ``name``.
+    """Check that one module (not those inside it) can be traced; the program calls it ``name``.
 
     Raises:
         UnsupportedError: it is compiled by TorchScript, its parameters are made by its first call, or it exchanges

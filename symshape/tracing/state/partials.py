@@ -1,4 +1,4 @@
-"""Notes of what a ``functools.partial``, ``partialmethod`` or ``singledispatchmethod`` calls."""
+"""Record what a ``functools.partial``, ``partialmethod`` or ``singledispatchmethod`` calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from symshape.tracing.state.recorder import Recorder
 
 
 def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
-    """Note the function and the arguments of a ``functools.partial``."""
+    """Record the function and the arguments of a ``functools.partial``."""
     label = name or "partial"
-    for part in ("func", "args", "keywords"):  # __setstate__ exchanges them
+    for part in ("func", "args", "keywords"):  # __setstate__ may replace them
         recorder.attribute(value, part, getattr(value, part), f"{part} of {label}")
     recorder.touch(value.func, name)
     recorder.on_exchange(recorder, value)
@@ -22,7 +22,7 @@ def touch_partial(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_method_of_functools(recorder: Recorder, value: Any, name: str) -> None:
-    """Note what a ``functools.partialmethod`` or ``singledispatchmethod`` calls, and with which arguments."""
+    """Record the function and the arguments of a ``functools.partialmethod`` or ``singledispatchmethod``."""
     parts_of_member(recorder, value, name)
     touch_member(recorder, value.func, name)
     if isinstance(value, functools.singledispatchmethod):

@@ -1,6 +1,7 @@
-"""The places that a program reads: how to read each again, what was found there, and its name for people.
+"""The places that a program reads: each has an owner and key to read it again, its old value, and a name for people.
 
-Nobody changes one; they are not frozen because a trace makes thousands, and a frozen one takes twice as long to make.
+Places are never changed.  They are not frozen because a trace makes thousands, and a frozen one takes twice as long to
+make.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import attrs
 import torch
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
-"""Values that are compared by value; everything else is compared by identity."""
+"""The types that are compared by value; everything else is compared by identity."""
 MISSING = object()
 
 
 @attrs.define(eq=False)
 class Cell:
-    """An entry of a dictionary, or the variable of a closure."""
+    """The entry of a dictionary, or the variable of a closure."""
 
     owner: Any  # a mapping or a closure cell
     key: Any
@@ -31,20 +32,20 @@ class Cell:
     name: str
 
     def read(self) -> Any:
-        """What is there now."""
+        """Return the value that is there now."""
         if isinstance(self.owner, types.CellType):
             try:
                 return self.owner.cell_contents
             except ValueError:
                 return MISSING
-        if isinstance(self.owner, dict):  # past whatever its class does about look-ups
+        if isinstance(self.owner, dict):  # bypasses look-ups of the subclass
             return dict.get(self.owner, self.key, MISSING)
         return self.owner.get(self.key, MISSING)
 
 
 @attrs.define(eq=False)
 class Attribute:
-    """An attribute that stands in no dictionary: a slot, what a class answers, ``__code__`` of a function."""
+    """The attribute that is stored in no dictionary: a slot, an attribute of a class, ``__code__`` of a function."""
 
     owner: Any
     key: str
@@ -52,13 +53,13 @@ class Attribute:
     name: str
 
     def read(self) -> Any:
-        """What is there now."""
+        """Return the value that is there now."""
         return getattr(self.owner, self.key, MISSING)
 
 
 @attrs.frozen(eq=False)
 class Answer:
-    """The answer to a question that is asked again: a flag of torch's, a context variable, a look-up of its own."""
+    """The answer to a question that is asked again: a flag of torch, a context variable, a custom look-up."""
 
     owner: Callable[[], Any]
     value: Any
@@ -66,11 +67,11 @@ class Answer:
     key: str = ""
 
     def read(self) -> Any:
-        """The answer now."""
+        """Return the answer now."""
         return self.owner()
 
     def holds(self) -> bool:
-        """Whether the answer is what it was."""
+        """Return whether the answer is the same as before."""
         return same(self.owner(), self.value)
 
 
@@ -79,10 +80,10 @@ SPECIAL = "its special names"
 
 @attrs.frozen(eq=False)
 class Keys:
-    """All keys of a dictionary, in order: the names of attributes that were listed, or that a class must not gain.
+    """All keys of a dictionary, in order: attribute names that were listed, or that a class must not gain.
 
     Attributes:
-        key: ``SPECIAL`` where only names count that Python looks up by itself (``__bool__``).
+        key: ``SPECIAL`` if only the names count that Python looks up implicitly (``__bool__``).
     """
 
     owner: Any
@@ -92,15 +93,15 @@ class Keys:
 
     @property
     def special(self) -> bool:
-        """Whether only names count that Python looks up by itself."""
+        """Return whether only the names count that Python looks up implicitly."""
         return self.key == SPECIAL
 
     def read(self) -> tuple[Any, ...]:
-        """The keys now."""
+        """Return the keys now."""
         return special_names(self.owner) if self.special else tuple(self.owner)
 
     def holds(self) -> bool:
-        """Whether they are those that there were."""
+        """Return whether the keys are the same as before."""
         return self.read() == self.value
 
 
@@ -108,17 +109,17 @@ _NOT_CALLED = frozenset({"__class__", "__dict__", "__doc__", "__module__", "__we
 
 
 def is_special(key: str) -> bool:
-    """Whether a name in a class is one that Python looks up by itself."""
+    """Return whether a name in a class is one that Python looks up implicitly."""
     return key.startswith("__") and key.endswith("__") and key not in _NOT_CALLED
 
 
 def special_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Those among the names in a class."""
+    """Return the names in a class that Python looks up implicitly."""
     return tuple(filter(is_special, names))
 
 
 class WeakAttribute:
-    """Asks for an attribute of an object that it does not keep alive; ``MISSING`` when the object is gone."""
+    """The reader of an attribute of an object that it does not keep alive; ``MISSING`` when the object is gone."""
 
     __slots__ = ("_key", "owner")
 
@@ -126,7 +127,7 @@ class WeakAttribute:
         self.owner, self._key = weakref.ref(owner), key
 
     def __call__(self) -> Any:
-        """What is there now."""
+        """Return the value that is there now."""
         owner = self.owner()
         return MISSING if owner is None else getattr(owner, self._key, MISSING)
 
@@ -136,18 +137,18 @@ Place = Cell | Attribute | Answer | Keys
 
 @attrs.define(eq=False)
 class Container:
-    """A list, dictionary, set or deque, or the bytes of an array, with the items that it held."""
+    """The list, dictionary, set, deque, bytearray or NumPy array that was read, with the items that it held."""
 
     owner: Any
     items: Any
     name: str
 
     def read(self) -> Any:
-        """The items that it holds now."""
+        """Return the items that the container holds now."""
         return items_of(self.owner)
 
     def unchanged(self) -> bool:
-        """Whether it holds the very same items, or equal plain ones."""
+        """Return whether the container holds the very same items, or equal plain ones."""
         if not self.items and isinstance(self.owner, dict):
             return not dict.__len__(self.owner)
         now = items_of(self.owner)
@@ -155,9 +156,9 @@ class Container:
         return len(now) == len(then) and (all(map(is_, now, then)) or all(map(same_item, now, then)))
 
     def put_back(self) -> None:
-        """Gives it its old items back."""
+        """Put the old items back into the container."""
         if isinstance(self.owner, dict):
-            kind: Any = OrderedDict if isinstance(self.owner, OrderedDict) else dict  # which keeps its order apart
+            kind: Any = OrderedDict if isinstance(self.owner, OrderedDict) else dict  # its order is separate
             kind.clear(self.owner)
             for key, value in zip(self.items[::2], self.items[1::2], strict=True):
                 kind.__setitem__(self.owner, key, value)
@@ -176,7 +177,7 @@ class Container:
 
 
 def items_of(owner: Any) -> Any:
-    """The items of a container; keys and values of a dictionary; the content of an array."""
+    """Return the items of a container: keys and values of a dictionary by turns, the content of an array."""
     if isinstance(owner, dict):
         kind: Any = OrderedDict if isinstance(owner, OrderedDict) else dict
         return tuple(chain.from_iterable(kind.items(owner)))
@@ -190,17 +191,17 @@ def items_of(owner: Any) -> Any:
 
 
 def same_item(now: Any, then: Any) -> bool:
-    """Whether an item of a container is what it was; a tuple by its items."""
+    """Return whether an item of a container is the same as before; tuples are compared item by item."""
     if type(now) is not tuple or type(then) is not tuple:
         return same(now, then)
     return now is then or (len(now) == len(then) and all(map(same_item, now, then)))
 
 
 def same(now: Any, then: Any) -> bool:
-    """Whether a place still holds what it held: the same object, or an equal plain value."""
+    """Return whether a place still holds its old value: the same object, or an equal plain value."""
     return now is then or (type(now) is type(then) and isinstance(now, PLAIN) and repr(now) == repr(then))
 
 
 def same_items(now: Any, then: Any) -> bool:
-    """Whether a container still holds the items that it held."""
+    """Return whether a container still holds its old items."""
     return len(now) == len(then) and all(map(same, now, then))

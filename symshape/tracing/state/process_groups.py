@@ -1,4 +1,4 @@
-"""Which rank this process is, and of how many: what a program that asks torch.distributed for anything may hang on."""
+"""The rank of this process and the groups it is in, which the answers of torch.distributed depend on."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ _OF_ALL_RANKS = frozenset({"get_world_size", "get_backend", "is_initialized", "i
 
 
 def world() -> str:
-    """The size and the backend of the default process group; empty where there is none."""
+    """Return the size and the backend of the default process group; empty if there is none."""
     dist = torch.distributed
     return f"{dist.get_world_size()} on {dist.get_backend()}" if dist.is_available() and dist.is_initialized() else ""
 
 
 def standing() -> str:
-    """The rank of this process too; empty where there is no default process group."""
+    """Return the rank, the size and the backend of the default process group; empty if there is none."""
     found = world()
     return found and f"rank {torch.distributed.get_rank()} of {found}"
 
 
 def standing_in_groups() -> str:
-    """What stands for all else that there is to ask: other groups, meshes.
+    """Return the same as ``standing``, as a proxy for all other state of torch.distributed: other groups, meshes.
 
-    It is compared within this process, in which groups stay; what another process compares is :func:`layout`.
+    It is compared within this process, in which groups stay.  Another process compares :func:`layout`.
     """
     return standing()
 
 
 Group = list[Any]
-"""A process group for other processes: its name, its ranks in order, and its backends."""
+"""A process group in words for other processes: its name, its ranks in order, and its backends."""
 
 
 def layout() -> str:
-    """The rank of this process, and the groups that it is in: what all answers of torch.distributed follow from.
+    """Return the rank of this process and its groups, as text: all answers of torch.distributed follow from them.
 
-    Their names too, by which a program can ask for them.
+    The groups' names are included, because a program can look groups up by name.
     """
     found = standing()
     return found and json.dumps([found, [words for _, words in _groups()]])
 
 
 def described(group: Any) -> Group | None:
-    """A process group, or one of this name, for other processes; None if this process is in no such group."""
+    """Return a process group (given itself or by name) in words; None if this process is in no such group."""
     for found, words in _groups():
         if found is group or (type(group) is str and words[0] == group):
             return words
@@ -57,23 +57,23 @@ def described(group: Any) -> Group | None:
 
 
 def kind() -> type | None:
-    """The class of process groups, where there are any."""
+    """Return the class of process groups; None without torch.distributed."""
     return torch.distributed.ProcessGroup if torch.distributed.is_available() else None
 
 
 def is_group(other: type) -> bool:
-    """Whether a class is that of process groups."""
+    """Return whether a class is a class of process groups."""
     found = kind()
     return found is not None and issubclass(other, found)
 
 
 def is_mesh(kind: type) -> bool:
-    """Whether a class is that of meshes of devices."""
+    """Return whether a class is the class of device meshes."""
     return kind is getattr(sys.modules.get("torch.distributed.device_mesh"), "DeviceMesh", None)
 
 
 def mesh_in_words(mesh: Any) -> list[Any] | None:
-    """A mesh for other processes: devices, ranks, names of its dimensions, and their groups; None if one is missing."""
+    """Return a mesh in words: device type, ranks, names of dimensions, groups; None if a group is not known here."""
     names = mesh.mesh_dim_names
     groups = [described(mesh.get_group(dim)) for dim in range(mesh.ndim)]
     if any(each is None for each in groups):
@@ -82,7 +82,7 @@ def mesh_in_words(mesh: Any) -> list[Any] | None:
 
 
 def _groups() -> list[tuple[Any, Group]]:
-    """The groups of this process, in the order in which they were made.
+    """Return the groups of this process in words, in the order in which they were made.
 
     (Private names, checked on 2.11 to 2.13.)
     """
@@ -101,9 +101,9 @@ def _groups() -> list[tuple[Any, Group]]:
 
 
 def notice(recorder: Recorder, module: str, name: str) -> None:
-    """A name of this module is used: if torch.distributed has it, what it may be told must stay.
+    """Record the use of a name of a module; a name of torch.distributed depends on ranks and groups.
 
-    Its functions ask for rank and size where nobody sees it, and a trace keeps both as numbers.
+    The functions of torch.distributed read rank and size without a recorded read, and a trace stores both as numbers.
     """
     if module != _DISTRIBUTED and not module.startswith(f"{_DISTRIBUTED}."):
         return

@@ -1,7 +1,7 @@
-"""What a recording notes, and what adds to it most: a name that was loaded, an entry that was read or was not there.
+"""The notes of a recording, and the most frequent ways to add to them: names loaded, entries read or found absent.
 
-A trace does this thousands of times, so there are two of it: :class:`PythonReads`, and the same in C++
-(``compiled_reads.cpp``), which serves where it was built.
+A trace does this thousands of times, so there are two implementations: :class:`PythonReads`, and one in C++
+(``compiled_reads.cpp``), which is used if it is built.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 SYMBOLIC = (SymbolicTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 is_symbolic: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(lambda kind: issubclass(kind, SYMBOLIC))
 FOLLOWED = (torch.Tensor, torch.nn.Module, list, dict)
-"""Classes of objects of which it is noted how the program came by them: see ``replacement``."""
+"""The classes of objects for which the recording notes how the program got them: see ``replacement``."""
 
 
 def entries_of(owner: Any) -> dict[Any, Any]:
-    """What a dictionary, or the view of a class, holds: past a ``__getitem__`` of its own."""
+    """Return the entries of a dictionary or of a view of a class, bypassing a ``__getitem__`` of its own."""
     return dict(dict.items(owner) if isinstance(owner, dict) else owner)
 
 
 class Namespace:
-    """A dictionary of attributes or globals as it was before the trace.
+    """A dictionary of attributes or globals, with its contents from before the trace.
 
     Attributes:
-        name: for people.
-        owner: the dictionary; of a class, a view of it.
-        before: what it held.
-        own: whether plain values count: what objects of Python's and torch's own note is their own affair.
-        kind: the class, if it is of one.
-        open: whether trusted code may write there, which nobody notes.
-        given: whether it is of an object among the arguments.
+        name: the name for people.
+        owner: the dictionary; for a class, a view of it.
+        before: the old contents.
+        own: whether plain values count; they do not in objects of Python and torch.
+        kind: the class, if the dictionary is a class's.
+        open: whether trusted code may write there without a record.
+        given: whether it belongs to an object among the arguments.
     """
 
     __slots__ = ("_untouched", "before", "given", "kind", "name", "open", "own", "owner")
@@ -49,7 +49,7 @@ class Namespace:
         self.name, self.owner, self.own, self.kind = name, owner, own, kind
         self._untouched: Callable[[None], bool] | None = None
         if type(owner) is dict:
-            if compiled.VERSIONS is not None:  # first: what another thread writes meanwhile is seen
+            if compiled.VERSIONS is not None:  # made first, so that writes of other threads in between are seen
                 self._untouched = compiled.VERSIONS((owner,)).unchanged
             self.before = owner.copy()
         else:
@@ -57,8 +57,8 @@ class Namespace:
         self.open = self.given = False
 
     def unchanged(self) -> bool:
-        """Whether the very same names, in their order, stand for the very same values."""
-        if self._untouched is not None and self._untouched(None):  # it was not written at all
+        """Return whether the very same names, in the same order, have the very same values."""
+        if self._untouched is not None and self._untouched(None):  # not written since
             return True
         owner, before = self.owner, self.before
         if len(owner) != len(before):
@@ -67,7 +67,7 @@ class Namespace:
 
 
 class PythonReads:
-    """The notes of a recording: see ``Recorder`` for what they are."""
+    """The notes of a recording, described in ``Recorder``, and the methods that add to them."""
 
     def __init__(self) -> None:
         self.places: list[Place] = []
@@ -89,27 +89,27 @@ class PythonReads:
         self._read: dict[tuple[int, Any], Any] = {}
 
     def touch_made(self, value: Any, name: str) -> None:
-        """A value was loaded that the program itself stored there."""
+        """Record the load of a value that the program itself stored in its place."""
         raise NotImplementedError
 
     def _still(self, owner: Any, key: Any, name: str) -> None:
-        """Refuses what another thread changes meanwhile."""
+        """Refuse a value that another thread changes while it is traced."""
         raise NotImplementedError
 
     def namespace(self, name: str, owner: Any, own: bool = True) -> Namespace:
-        """How a dictionary was when it was first met."""
+        """Return a dictionary's namespace, with its contents from when it was first met."""
         found = self.namespaces.get(id(owner))
         if found is None:
             found = self.namespaces[id(owner)] = Namespace(name, owner, own)
         return found
 
     def touch(self, value: Any, name: str, placed: bool = False) -> None:
-        """A value that was there before the trace, or may have been, was loaded: what it leads to is looked at.
+        """Record the load of a value that existed before the trace, or may have, and of what the value refers to.
 
         Args:
-            value: what was loaded.
-            name: for people.
-            placed: whether a place or a container says where it was found, so that another there would be seen.
+            value: the value.
+            name: the name for people.
+            placed: whether a place or a container records where it was found, so that a replacement would be noticed.
         """
         if not placed and isinstance(value, FOLLOWED):
             self.pinned.add(id(value))
@@ -122,7 +122,7 @@ class PythonReads:
             handler(self, value, name)
 
     def entry(self, owner: Any, key: Any, name: str, namespace: Namespace) -> None:
-        """An entry of a dictionary was read; it is no place if the trace itself wrote there before it read."""
+        """Record the read of a dictionary entry; it is no place if the trace itself wrote the entry before."""
         where = (id(owner), key)
         if where in self.seen:
             if not self.alone:
@@ -135,13 +135,13 @@ class PythonReads:
                 self.places.append(Cell(owner, key, value, name))
             if not self.alone:
                 self._read[where] = value
-            if value is not os.environ and value is not os.getenv:  # read by the variable: see ``substitutes``
+            if value is not os.environ and value is not os.getenv:  # read by variable: see ``substitutes``
                 self.touch(value, name, True)
         else:
             self.touch_made(value, name)
 
     def absent(self, name: str, owner: Any, key: str, namespace: Namespace) -> None:
-        """A name was looked for in a dictionary and was not there."""
+        """Record that a name was looked up in a dictionary and was not there."""
         if key not in namespace.before and (where := (id(owner), key)) not in self.seen:
             self.seen[where] = owner
             self.places.append(Cell(owner, key, MISSING, f"{name}.{key}" if name else key))

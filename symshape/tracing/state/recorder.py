@@ -1,9 +1,9 @@
-"""What a program reads besides its arguments, written down while it runs.
+"""Recording of what a program reads besides its arguments, made while the program runs.
 
-Whatever code reads it has to load first: a global name, an attribute, the variable of a closure, an item of something
-loaded.  The functions that run are instrumented (:mod:`instrument`) where they are loaded; each load of something that
-may change becomes a place, with the value that was there before the trace.  What a recording cannot see into (a
-generator of numbers, a clock, an iterator, an object of C) is refused by name and never taken to stay.
+Code has to load a value before it can read it: a global name, an attribute, the variable of a closure, an item of a
+loaded object.  The functions that run are instrumented (:mod:`instrument`) when they are loaded.  Each load of a value
+that may change becomes a place, with the value from before the trace.  An object that a recording cannot see into (a
+random generator, a clock, an iterator, an object of C) is refused by name and never assumed to stay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from symshape.tracing.state.reads import Namespace, Reads, is_symbolic
 from symshape.user_code import is_library
 
 TABLES = ("_parameters", "_buffers", "_modules")
-"""The dictionaries of a module of torch's."""
+"""The names of a ``torch.nn.Module``'s dictionaries of parameters, buffers and submodules."""
 _OF_A_TRANSFORM = (
     "a transform of torch.func (grad, vmap …) around the call has put a tensor of its own in {}, which the program "
     "reads outside its arguments; compile the function that has the transform in it, or give the tensor as an argument"
@@ -39,17 +39,17 @@ NOT_TO_SEE = "of which symshape cannot see what it gives; pass what it gives as 
 
 @attrs.define(eq=False)
 class Member:
-    """What stands under a name in the classes of an object.
+    """The result of looking up a name in the classes of an object.
 
     Attributes:
-        kind: the class.
-        found: as it stands there; ``MISSING`` if nothing does.
-        first: whether it is asked before the object's own attributes.
-        is_slot: whether the object has a place for it, outside of its own attributes.
-        is_cached: whether it is a ``functools.cached_property``, which stores what it finds.
-        of_module: whether the class is of torch's modules.
-        logs: whether it logs, or tells what is logged.
-        plain: whether reading it tells nothing but the places where it was looked for.
+        kind: the class of the object.
+        found: the unbound value in the class; ``MISSING`` if there is none.
+        first: whether it has precedence over the object's own attributes.
+        is_slot: whether the object stores it in a slot, outside of its attribute dictionary.
+        is_cached: whether it is a ``functools.cached_property``, which stores its result.
+        of_module: whether the class is a ``torch.nn.Module``.
+        logs: whether it logs, or changes what is logged.
+        plain: whether reading it records nothing but the places where it was looked for.
     """
 
     kind: type
@@ -63,58 +63,58 @@ class Member:
 
 
 class Recorder(Reads):
-    """One recording.
+    """One recording of what a program reads and writes.
 
     Args:
-        fn: what is traced.
-        constants: what it is called with, but for tensors.
-        classes: those of the objects that it is called with and that are taken apart.
-        hooks: what instrumented code calls.
-        handler_for: what is done when a value of a class is loaded; None for nothing.
-        serves: whether a graph is to serve in the place of ``fn``, which then may not print.
+        fn: the function that is traced.
+        constants: its arguments other than tensors.
+        classes: the classes of argument objects that are split into their attributes.
+        hooks: the functions that instrumented code calls.
+        handler_for: returns the handler of loaded values of a class; None if there is nothing to do.
+        serves: whether a graph is to replace ``fn``, which then may not print.
 
     Attributes:
         places: what was read, each place once.
         containers: lists, dictionaries, sets … that were loaded.
         tensors: names of real tensors, by id.
         names: names of objects, by id.
-        namespaces: by id of the dictionary or class: how it was.
-        slots: by id of the owner and name: attributes that stand in no dictionary, as they were.
+        namespaces: the old contents of dictionaries and classes, by their id.
+        slots: attributes that are stored in no dictionary, with their old values, by id of the owner and name.
         stored: by id of the owner (and of its dictionary) and name: what code set or deleted (see ``stores``).
-        cells: variables of closures, as they were.
+        cells: variables of closures, with their old values.
         given: ids of objects with slots among the arguments.
         made: containers that the program made and stored where it reads them.
-        hidden: by id, containers for which others stand: see ``planting``.
-        stand_ins: by id, those others, and what writes into the containers for which they stand.
-        planted: where stand-ins for the values of variables are.
-        fresh: whether what is loaded was made by the program.
-        alone: whether no other thread runs code of Python's.
-        memos: functions with a memo (``lru_cache``), with what it had counted and kept, and their names.
-        stays_here: whether what is traced serves calls of this process, and of no other.
-        from_memos: whether one of them answered what it had computed before.
-        answered: by id, what they answered so.
-        on_memo: calls a function with a memo; None where it is called as it is.
+        hidden: by id, containers that stand-ins replace: see ``planting``.
+        stand_ins: by id of a stand-in, the variable that writes into the container it replaces.
+        planted: the places that hold stand-ins for the values of variables.
+        fresh: whether the values loaded now were made by the program.
+        alone: whether no other thread runs Python code.
+        memos: functions with an ``lru_cache``, with its old statistics and contents, and their names.
+        stays_here: whether the trace serves calls of this process only.
+        from_memos: whether an ``lru_cache`` returned a result that was computed before.
+        answered: by id, the results that an ``lru_cache`` returned in that way.
+        on_memo: calls a function with an ``lru_cache``; None if such functions are called directly.
         refusals: what was read that cannot be seen into, in words.
         asker: the file of the code that reads now.
-        flags: torch's flags as they were before the trace.
-        on_generator: told of each random generator that is loaded.
-        on_exchange: told, with the recording (which must not hold itself), of each function that is loaded and may mean
-            something else to code that is recorded.
-        exchanged: objects that code gets something else for while this recording lasts.
-        is_same: what ``is`` means.
+        flags: torch's flags before the trace.
+        on_generator: called with each random generator that is loaded.
+        on_exchange: called with the recording (which it must not keep alive) and each loaded function that recorded
+            code may need a substitute for.
+        exchanged: objects that are replaced by substitutes while this recording lasts.
+        is_same: the meaning of ``is``.
         known: by id, what was loaded.
-        pinned: ids of tensors, modules, lists and dictionaries that were reached by a way which no place says.
-        told: by id of an object and name: the objects of which that load tells nothing more when it is repeated.
-        members: by id of a class and name: what objects of the class find in it.
-        supers: by ids of the class after which is looked and of the object's class, and name: these classes, where
-            that look-up tells nothing more when it is repeated.
+        pinned: ids of tensors, modules, lists and dictionaries that were reached in a way that no place describes.
+        told: by id of an object and name: the objects for which repeating that load records nothing new.
+        members: by id of a class and name: the look-up result for objects of the class.
+        supers: by ids of the class after which the look-up starts and of the object's class, and name: these classes,
+            if repeating that look-up records nothing new.
         seen: the places noted, by the ids of their owners, which are kept alive.
-        kinds: the classes of which special methods were noted.
+        kinds: ids of the classes whose special methods were noted.
         functions: by id of their code, the functions that may begin.
-        begun: those that did.
-        swapped: the functions that are instrumented, with their own code.
+        begun: the functions that did begin.
+        swapped: the functions that are instrumented, with their original code.
         busy: whether the recording itself loads something.
-        weakly: whether what is loaded must not be kept alive.
+        weakly: whether loaded values must not be kept alive.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Recorder(Reads):
         self.swapped: list[tuple[types.FunctionType, types.CodeType]] = []
 
     def refuse(self, what: str) -> None:
-        """Notes what cannot be recorded.
+        """Note something that cannot be recorded, and raise.
 
         Raises:
             UnsupportedError: always; if the program catches it, the trace is refused at its end.
@@ -170,14 +170,15 @@ class Recorder(Reads):
         raise UnsupportedError(f"the program {what}")
 
     def refuse_transformed(self, lifted: Iterable[Lifted]) -> None:
-        """Refuses tensors outside the arguments that a transform around the call has wrapped (``functional_call``).
+        """Refuse tensors outside the arguments that a ``torch.func`` transform around the call has wrapped.
 
-        The program is traced outside transforms (``tracing/traced_modes.py``), where torch takes such a tensor for the
-        one inside it: its graph would have nothing of the transform, and gradients of zero.  A tensor that was lifted
-        and that nobody saw being read may be such a one.
+        The program is traced outside transforms (``tracing/traced_modes.py``), where torch takes a wrapped tensor for
+        the tensor inside it.  The graph would know nothing of the transform, and gradients would be zero.
+        ``functional_call`` wraps tensors in this way.  A lifted tensor whose read was not recorded may be a wrapped
+        one, so it is refused too.
 
         Raises:
-            UnsupportedError: one was read.
+            UnsupportedError: such a tensor was read.
         """
         if functorch.interpreters() is None:
             return
@@ -190,14 +191,14 @@ class Recorder(Reads):
             raise UnsupportedError(_OF_A_TRANSFORM.format("a default, a partial or the like"))
 
     def is_constant(self, value: Any) -> bool:
-        """Whether an object is the same in every call: what is traced itself, and what a memo answered."""
+        """Return whether an object is the same in every call: the traced function, or a result of an ``lru_cache``."""
         return value is self.root or self.answered.get(id(value), MISSING) is value
 
     def tells(self, what: str) -> None:
-        """The user's code is about to tell people something, which a graph would not do again.
+        """Refuse output of the user's code (printing, logging …), which a graph would not repeat.
 
         Raises:
-            UnsupportedError: if the graph is to serve in the place of the function.
+            UnsupportedError: if the graph is to replace the function.
         """
         if self.serves and not is_library(self.asker):
             self.refuse(f"{what}, which a graph would not do again; keep that out of the function")
@@ -205,7 +206,7 @@ class Recorder(Reads):
     # -- values
     @contextmanager
     def weak(self) -> Iterator[None]:
-        """Inside, what is loaded is not kept alive."""
+        """Return a context in which loaded values are not kept alive."""
         outer, self.weakly = self.weakly, True
         try:
             yield
@@ -213,7 +214,7 @@ class Recorder(Reads):
             self.weakly = outer
 
     def touch_made(self, value: Any, name: str) -> None:
-        """A value was loaded that the program itself stored there."""
+        """Record the load of a value that the program itself stored in its place."""
         outer, self.fresh = self.fresh, True
         try:
             self.touch(value, name)
@@ -225,14 +226,14 @@ class Recorder(Reads):
         return item_name(container, key, self.tensors)
 
     def name_inside(self, owner: Any, items: Sequence[Any], number: int, name: str) -> str:
-        """Return the name of one of ``places.items_of(owner)``: of a dictionary, keys and values take turns."""
+        """Return the name of one of ``places.items_of(owner)``; keys and values of a dictionary alternate there."""
         if not isinstance(owner, dict):
             return f"{name}[{number}]"
         return self.item(name, items[number - 1]) if number % 2 else f"key {number // 2} of {name}"
 
     # -- places
     def place(self, place: Place) -> None:
-        """Notes a place, once."""
+        """Note a place, once."""
         key = (id(place.owner), place.key)
         if key not in self.seen:
             self.seen[key] = place.owner
@@ -240,12 +241,12 @@ class Recorder(Reads):
                 self.places.append(place)
 
     def ask(self, names: Iterable[str]) -> None:
-        """Notes flags of torch's, by their names in :mod:`symshape.tracing.state.flags`."""
+        """Note flags of torch, by their names in :mod:`symshape.tracing.state.flags`."""
         for name in names:
             self.place(Answer(flags.FLAGS[name], self.flags[name], name))
 
     def attribute(self, owner: Any, key: str, value: Any, name: str) -> None:
-        """Notes an attribute that stands in no dictionary; an argument is not kept alive by that."""
+        """Note an attribute that is stored in no dictionary; inside :meth:`weak`, refer to the owner only weakly."""
         if self.weakly and type(owner).__weakrefoffset__:
             if (id(owner), key) not in self.seen:
                 self.seen[id(owner), key] = owner
@@ -254,7 +255,7 @@ class Recorder(Reads):
             self.place(Attribute(owner, key, value, name))
 
     def class_namespace(self, kind: type) -> Namespace:
-        """How the attributes of a class were when it was first met."""
+        """Return the attributes of a class, with their values from when the class was first met."""
         found = self.namespaces.get(id(kind))
         if found is None:
             self.known.setdefault(id(kind), kind)
@@ -262,13 +263,13 @@ class Recorder(Reads):
         return found
 
     def _still(self, owner: Any, key: Any, name: str) -> None:
-        """Refuses what holds another value than it did when it was read first, which the program did not store."""
+        """Refuse a value that differs from its first read though the program did not store it."""
         then = self._read.get((id(owner), key), MISSING)
         if then is not MISSING and (id(owner), key) not in self.stored and not same(owner.get(key, MISSING), then):
             self.refuse(f"reads {name}, which another thread changes meanwhile")
 
     def enter(self, code: types.CodeType) -> None:
-        """A function begins: the variables around it may be read."""
+        """Note the beginning of a function, whose globals and closure variables may be read."""
         for function in self.functions.pop(id(code), ()):
             self.begun.append(weakref.ref(function))
             self.namespace("", function.__globals__)
@@ -284,4 +285,4 @@ class Recorder(Reads):
 
 
 Handler = Callable[[Recorder, Any, str], None]
-"""What is done with a value (or an attribute of it) that is called so."""
+"""The type of functions that handle a loaded value (or an attribute of it) with a given name."""

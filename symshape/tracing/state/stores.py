@@ -1,8 +1,8 @@
-"""What a program stores: noted where its code does, so that what another thread writes meanwhile is not taken for it.
+"""Record the program's writes at the storing instruction, to distinguish them from writes of other threads.
 
-A trace compares dictionaries of attributes and globals as wholes, before and after.  Where no other thread runs, every
-difference is the program's.  Else a difference is the program's if its code stored under that name, if trusted code may
-have (``Namespace.open``), or if it is a symbolic value; any other is left as it is.
+A trace compares dictionaries of attributes and globals as wholes, before and after.  If no other thread runs, every
+difference is the program's.  Otherwise a difference is the program's in three cases: its code stored under that name,
+trusted code may have done so (``Namespace.open``), or the new value is symbolic.  Any other difference is ignored.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
 def is_alone() -> bool:
-    """Whether this is the only thread that runs code of Python's."""
+    """Return whether this is the only thread that runs Python code."""
     return len(sys._current_frames()) == 1
 
 
 def attribute(recorder: Recorder, owner: Any, key: str) -> None:
-    """An attribute of an object, a class or a module of Python's is about to be set or deleted."""
+    """Record that an attribute of an object, a class or a Python module is about to be set or deleted."""
     if isinstance(owner, type):
         forget(recorder)
         recorder.class_namespace(owner)
         recorder.stored.add((id(owner), key))
         return
-    if type(owner) is SymbolicTensor:  # it refuses, or it is the program's own
+    if type(owner) is SymbolicTensor:  # it refuses the write, or the program made it
         return
     recorder.told.pop((id(owner), key), None)
     recorder.stored.add((id(owner), key))
@@ -46,20 +46,20 @@ def attribute(recorder: Recorder, owner: Any, key: str) -> None:
 
 
 def forget(recorder: Recorder) -> None:
-    """A class, or what nobody tells of, is about to be written: every load is looked at again."""
+    """Forget which loads need no further record, before a write to a class or a write that is not reported."""
     recorder.told.clear()
     recorder.members.clear()
     recorder.supers.clear()
 
 
 def entry(recorder: Recorder, namespace: dict[str, Any], key: str) -> None:
-    """A global name is about to be set or deleted."""
+    """Record that a global name is about to be set or deleted."""
     recorder.namespace("", namespace)
     recorder.stored.add((id(namespace), key))
 
 
 def exchanged(recorder: Recorder, module: torch.nn.Module) -> None:
-    """Torch is about to exchange what the tables of a module and its parts hold, and to put it back."""
+    """Record that ``functional_call`` is about to replace a module's parameters and buffers, and to restore them."""
     by_module_method(recorder, module, "functional_call")
     for each in module.modules():
         tables = (each.__dict__.get(name) for name in TABLES)
@@ -67,7 +67,7 @@ def exchanged(recorder: Recorder, module: torch.nn.Module) -> None:
 
 
 def by_module_method(recorder: Recorder, module: torch.nn.Module, key: str) -> None:
-    """A method of ``nn.Module``'s own is about to be called, which may set any attribute of any module inside."""
+    """Record the call of a method of ``nn.Module`` that may set any attribute of the module and its submodules."""
     if key in trusted.READING_METHODS or id(module) not in recorder.known:
         return
     forget(recorder)

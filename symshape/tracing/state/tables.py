@@ -1,6 +1,6 @@
-"""``x.__dict__.get(name)``, ``x.__dict__["name"]``, ``name in x.__dict__``: look-ups of one attribute, and not of all.
+"""Record ``x.__dict__.get(name)``, ``x.__dict__["name"]`` and ``name in x.__dict__`` as look-ups of one attribute.
 
-Some classes ask their own dictionary so at every look-up (``super().__getattribute__("__dict__").get(...)``).
+Some classes read their own dictionary in this way at every look-up (``super().__getattribute__("__dict__").get(...)``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from symshape.tracing.state.recorder import Recorder
 
 
 class Table:
-    """Stands for the ``__dict__`` of an object between two instructions, of which the second one asks for an entry."""
+    """A stand-in for the ``__dict__`` of an object between two instructions, the second of which reads an entry."""
 
     __slots__ = ("owner",)
 
@@ -22,7 +22,7 @@ class Table:
 
 
 def has_table(recorder: Recorder, owner: Any) -> bool:
-    """Whether an object's ``__dict__`` is the dictionary of its attributes, which are read as such."""
+    """Return whether an object's ``__dict__`` is the plain dictionary of its attributes."""
     kind = type(owner)
     if kind in loads.QUIET or loads.reader_of(kind) is not loads.of_object:
         return False
@@ -31,7 +31,7 @@ def has_table(recorder: Recorder, owner: Any) -> bool:
 
 
 def of_table(recorder: Recorder, owner: Any, key: str) -> None:
-    """One entry of such a dictionary is about to be read, past the object's class."""
+    """Record the read of one entry of an object's ``__dict__``, which bypasses the object's class."""
     if id(owner) not in recorder.known:  # made while tracing
         return
     kind, attributes = type(owner), lookups.attributes_of(owner)

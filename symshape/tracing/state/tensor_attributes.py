@@ -1,4 +1,4 @@
-"""Notes of the attributes that code reads of tensors: those set on a tensor, and those of its class."""
+"""Record the attributes that code reads of tensors: those set on a tensor, and those of its class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OF_TENSORS = 0  # no object has this id
 
 
 def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
-    """Note an attribute of a tensor: one that was set on it, a method of tensors, or one of a user's subclass."""
+    """Record the read of a tensor attribute: one set on the tensor, a method of tensors, or a subclass's attribute."""
     of_every_tensor(recorder, owner, key)
     if not trusted.is_machinery((kind := type(owner)).__module__):
         special_methods(recorder, kind)
@@ -29,7 +29,7 @@ def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
 
 
 def of_every_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
-    """Note a method of tensors, so that another one in its place is seen."""
+    """Record a method of ``torch.Tensor``, so that a later replacement of the method is noticed."""
     if (OF_TENSORS, key) not in recorder.seen:
         recorder.seen[OF_TENSORS, key] = None
         before = recorder.class_namespace(torch.Tensor)

@@ -1,4 +1,4 @@
-"""What a recording need not look into, and what it cannot: code that is taken to stay, and values that hide state."""
+"""Lists of code that is assumed never to change, and of values whose state a recording cannot see."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _OURS = (
 )
 _STANDARD = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib")})
 _MODULES = f"{_TORCH}nn/modules/"
-_FLOWS = tuple(  # they call what a trace makes nodes of
+_FLOWS = tuple(  # they call functions that a trace makes nodes of
     f"{_TORCH}_higher_order_ops/{each}.py" for each in ("cond", "while_loop", "scan", "associative_scan")
 )
-_SCALER = f"{_TORCH}amp/grad_scaler.py"  # notes in dictionaries what it did with each optimiser
+_SCALER = f"{_TORCH}amp/grad_scaler.py"  # stores in dictionaries what it did with each optimiser
 _OF_TORCH_BUT_READ = (_MODULES, f"{_TORCH}nn/utils/", f"{_TORCH}optim/", _SCALER, *_FLOWS)
 _MACHINERY = (f"{_MODULES}module.py", f"{_MODULES}_functions.py", f"{_MODULES}lazy.py")
 _ARRAYS = re.compile(r"/(numpy|sympy|mpmath|z3|_pytest|pluggy|typeguard)/")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: lists of names that are long."""
+    """Return the words of a text; used for long lists of names."""
     return text.split()
 
 
 @functools.lru_cache(maxsize=4096)
 def is_trusted(filename: str) -> bool:
-    """Whether code of this file is taken to compute from its arguments alone: of Python, of torch's inside, of ours.
+    """Return whether code of this file is assumed to depend on its arguments only: Python's, torch's internals, ours.
 
-    The modules of torch (``nn.Linear`` …) are not: what they compute hangs on their attributes.
+    The modules of torch (``nn.Linear`` …) are excluded: their results depend on their attributes.
     """
     if filename.startswith(_TORCH):
         return not filename.startswith(_OF_TORCH_BUT_READ) or filename.startswith(_MACHINERY)
@@ -56,13 +56,13 @@ def is_trusted(filename: str) -> bool:
 
 
 def is_of_torch(filename: str) -> bool:
-    """Whether code of this file is torch's, its modules too."""
+    """Return whether code of this file is torch's, ``torch.nn`` modules included."""
     return filename.startswith(_TORCH)
 
 
 @functools.lru_cache(maxsize=4096)
 def is_machinery(name: str) -> bool:
-    """Whether a module of this name is of Python or of torch: what its classes have is taken to stay."""
+    """Return whether a module of this name is Python's or torch's, so that its classes are assumed not to change."""
     if name.startswith(("torch.nn.modules.", "torch.nn.utils.", "torch.optim.", "torch.amp.grad_scaler")):
         return name == "torch.nn.modules.module"
     if name.partition(".")[0] in sys.stdlib_module_names or name in ("builtins", "torch") or name.startswith("torch."):
@@ -81,7 +81,7 @@ _CHANGING = frozenset(
 _CHANGING_CALLS = frozenset({"open", "input", "eval", "exec", "breakpoint", "globals", "memoryview"})
 _OF_THE_SYSTEM_BUT_STAYING = frozenset({"fspath", "getenv", "fsencode", "fsdecode", "get_exec_path", "allocate_lock"})
 CHANGING_METHODS = frozenset({"now", "today", "utcnow"})
-"""Methods of classes of ``datetime`` that read the clock."""
+"""The methods of classes of ``datetime`` that read the clock."""
 _CHANGING_NAMES = frozenset(
     words(
         "sys.getrecursionlimit sys.getrefcount sys._getframe sys.gettrace sys.getprofile sys.getswitchinterval "
@@ -101,13 +101,13 @@ WALKS = frozenset(
         "get_submodule get_parameter get_buffer apply train eval zero_grad requires_grad_ to half float double cuda"
     )
 )
-"""Methods of modules that read the tables of a whole tree."""
+"""The methods of modules that read the parameters, buffers and submodules of a whole tree of modules."""
 BUILTINS = frozenset(vars(builtins))
-"""The names that Python itself brings."""
+"""The names that Python itself defines."""
 
 
 def hides(function: Any) -> str:
-    """What a function of Python's reads that changes by itself; nothing if empty."""
+    """Return the name of a Python function that reads a changing state (clock, files …); empty for any other."""
     return _hides(getattr(function, "__module__", None) or "", getattr(function, "__name__", ""))
 
 
@@ -169,7 +169,7 @@ _HEAP_TYPE = 1 << 9
 
 
 def _remembered(question: Callable[[type], bool]) -> Callable[[type], bool]:
-    """A question about classes, asked once for each."""
+    """Return a question about classes with a cache: each class is asked about once."""
     return functools.lru_cache(maxsize=4096)(question)
 
 
@@ -180,12 +180,12 @@ _OF_C = frozenset(
         *("decimal.Decimal", "decimal.Context", "zoneinfo.ZoneInfo"),
     )
 )
-"""Classes of C that lie on the heap, as those of Python's do, and say that they are of a module in Python."""
+"""The names of classes of C that are heap types like Python classes, and claim to be from a Python module."""
 
 
 @_remembered
 def is_of_c(kind: type) -> bool:
-    """Whether a class is written in C: what its objects hold is seen by nobody."""
+    """Return whether a class is written in C, so that no recording sees what its objects hold."""
     if not kind.__flags__ & _HEAP_TYPE:
         return True
     if f"{kind.__module__}.{kind.__qualname__}" in _OF_C or kind.__module__ in sys.builtin_module_names:
@@ -196,9 +196,9 @@ def is_of_c(kind: type) -> bool:
 
 @_remembered
 def is_hidden(kind: type) -> bool:
-    """Whether objects of a class hold what changes and cannot be seen: those of C, but for the harmless."""
+    """Return whether a class's objects hold a changing state that is not recorded: a C class, unless harmless."""
     if kind.__module__ in (*_CHANGING, "threading") and kind.__qualname__ not in _STAYING:
-        return True  # what other threads are told by, too
+        return True  # through some of them, threads pass values to each other
     if issubclass(kind, weakref.finalize):  # it looks itself up in its class
         return True
     return any(
@@ -209,7 +209,7 @@ def is_hidden(kind: type) -> bool:
 
 @_remembered
 def is_whole(kind: type) -> bool:
-    """Whether the methods of a class read any of an object's attributes without telling: trusted code on values."""
+    """Return whether a class's methods are trusted code that reads any attribute of an object without a record."""
     return kind.__module__.startswith(
         ("collections", "torch.distributions", "argparse", "configparser", "weakref", "_weakrefset", "contextlib")
     )
@@ -223,13 +223,13 @@ READING_METHODS = frozenset(
         "_get_name"
     )
 )
-"""Methods of ``nn.Module`` that set no attributes, or only those that they are told to."""
+"""The methods of ``nn.Module`` that set no attributes, or only those that they are asked to set."""
 _SETS_NOTHING = ("typing", "abc", "enum", "types", "torch.nn.modules.module", "torch.autograd.function")
 
 
 @_remembered
 def has_trusted_base(kind: type) -> bool:
-    """Whether methods that are taken to stay, and tell nothing, may set attributes of the objects of a class."""
+    """Return whether trusted methods, whose writes are not recorded, may set attributes of a class's objects."""
     return any(
         is_machinery(each.__module__) and not is_of_c(each) and each.__module__ not in _SETS_NOTHING
         for each in kind.__mro__
@@ -237,7 +237,7 @@ def has_trusted_base(kind: type) -> bool:
 
 
 def is_harmless(kind: type) -> bool:
-    """Whether the values of a class that is written in C never change, or are looked after elsewhere."""
+    """Return whether the values of a C class never change, or are handled elsewhere."""
     if issubclass(kind, _HARMLESS) or kind.__module__.partition(".")[0] in _HARMLESS_MODULES:
         return True
     name = f"{kind.__module__}.{kind.__qualname__}"

@@ -1,4 +1,4 @@
-"""What is done with a value that code loads, by its class: what it leads to, and what of it can be read."""
+"""Record the values that code loads, in a way that depends on their class: what they hold and what they refer to."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _CONTAINERS = (list, dict, set, deque, bytearray)
 _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
 _COMPILED = tuple(f"symshape.frontends.{name}" for name in ("compile", "compiled", "storing"))
-"""Modules of the classes of compiled functions."""
+"""The modules of the classes of compiled functions."""
 _dispatching: Any = functools.singledispatch(lambda value: value)
 _DISPATCHING = _dispatching.__code__
 
 
 def touch_function(recorder: Recorder, function: types.FunctionType, name: str) -> None:
-    """A function of Python's: it will tell what it reads, unless it is taken to stay."""
+    """Record a Python function: instrument its code, unless that code is trusted, and note its defaults."""
     code = function.__code__
     if code is _DISPATCHING:
         touch_dispatching(recorder, function, name)
@@ -79,7 +79,7 @@ def touch_function(recorder: Recorder, function: types.FunctionType, name: str) 
 
 
 def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
-    """A function of ``functools.singledispatch``: its functions for classes; what it remembers of them follows."""
+    """Record a ``functools.singledispatch`` function: its registered functions; its dispatch cache depends on them."""
     touch_mapping_proxy(recorder, function.registry, f"what is registered with {name}")
     for kind in function.registry:
         recorder.touch(kind, name)
@@ -89,7 +89,7 @@ def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
 
 
 def _notice(recorder: Recorder, function: Any) -> None:
-    """What a function is known to read or to change where nobody sees it."""
+    """Record the torch flags that a function reads; refuse one that sets a flag or reads a changing state."""
     hidden = trusted.hides(function)
     if hidden:
         recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
@@ -109,7 +109,7 @@ def _function_places(recorder: Recorder, function: types.FunctionType) -> None:
 
 
 def touch_method(recorder: Recorder, method: types.MethodType, name: str) -> None:
-    """A bound method."""
+    """Record the object and the function of a bound method."""
     if method.__self__ is random._inst:  # watched as a whole: see ``Draws``
         return
     recorder.touch(method.__self__, "self" if method is recorder.root else name)
@@ -117,7 +117,7 @@ def touch_method(recorder: Recorder, method: types.MethodType, name: str) -> Non
 
 
 def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
-    """A function with a memo: what it answers from the memo was computed by nobody that we saw."""
+    """Record an ``lru_cache`` function; the computation of its stored results was not recorded."""
     recorder.memos.append((value, value.cache_info(), tuple(answers_of(value) or ()), name))
     for each in objects_of(value):
         recorder.touch(each, f"what {name} answers")
@@ -126,7 +126,7 @@ def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:
-    """A function of C."""
+    """Record a function of C, and the object that it is a method of."""
     if value is warnings.warn:
         recorder.tells("warns")
     _notice(recorder, value)
@@ -136,7 +136,7 @@ def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_tuple(recorder: Recorder, value: Any, name: str) -> None:
-    """Items that stay; what they lead to need not."""
+    """Record the items of a tuple: the items cannot be replaced, but what they refer to may change."""
     for i, item in enumerate(value):
         if type(item) not in PLAIN:
             recorder.touch(item, f"{name}[{i}]")
@@ -145,10 +145,10 @@ def touch_tuple(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_container(recorder: Recorder, value: Any, name: str) -> None:
-    """A list, dictionary, set … of which any item may be read."""
+    """Record a list, dictionary, set … of which any item may be read."""
     recorder.known.setdefault(id(value), value)
     before = recorder.namespaces.get(id(value)) if type(value) is dict else None
-    items = items_of(value if before is None else before.before)  # attributes that the program may have set by now
+    items = items_of(value if before is None else before.before)  # the program may have set attributes by now
     if id(value) in recorder.hidden:
         recorder.refuse(f"reaches the container {name} in two ways, and writes it; give it one name")
     if recorder.fresh:
@@ -158,7 +158,7 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
     if isinstance(value, bytearray):
         return
     placed = not recorder.fresh
-    table = recorder.names.get(id(value))  # of a module: its entries are called like attributes
+    table = recorder.names.get(id(value))  # of a module: its entries are named like attributes
     if table is not None:
         for key, item in zip(items[::2], items[1::2], strict=True):
             recorder.touch(item, f"{table}.{key}" if table else key, placed)
@@ -171,7 +171,7 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_mapping_proxy(recorder: Recorder, value: Any, name: str) -> None:
-    """A view of a dictionary that cannot be reached."""
+    """Record a read-only view of a dictionary, by the identity of its items."""
     for item in value.values():
         recorder.touch(item, name)
     read = functools.partial(_items_of_proxy, value)
@@ -179,21 +179,21 @@ def touch_mapping_proxy(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_array(recorder: Recorder, value: Any, name: str) -> None:
-    """A NumPy array: by its content, as long as that is little."""
+    """Record a NumPy array by its content, if that is small enough."""
     if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
         recorder.refuse(f"reads the NumPy array {name}, of {value.nbytes:,} bytes; pass it as a tensor")
     recorder.containers.append(Container(value, items_of(value), name))
 
 
 def touch_context_variable(recorder: Recorder, value: Any, name: str) -> None:
-    """A context variable: asked again."""
+    """Record a context variable, whose value each call asks for again."""
     ask = functools.partial(value.get, MISSING)
     recorder.place(Answer(ask, ask(), name))
     recorder.touch(ask(), name, True)
 
 
 def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
-    """A weak reference: that what it refers to is the same, and there."""
+    """Record that a weak reference refers to the same object, which still exists."""
     recorder.place(Answer(functools.partial(_refers_to, value, id(value())), True, name))
     if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):  # a graph keeps it alive
         recorder.refuse(f"reaches a tensor by the weak reference {name}; hold it by another name")
@@ -203,15 +203,15 @@ def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_generator(recorder: Recorder, value: torch.Generator, name: str) -> None:
-    """A random generator of torch's."""
+    """Record a random generator of torch."""
     recorder.on_generator(value)
 
 
 def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
-    """A real tensor: a parameter, a buffer, a global."""
+    """Record a real tensor: a parameter, a buffer, a global."""
     recorder.tensors.setdefault(id(value), name)
     recorder.namespace(name, value.__dict__)
-    with dispatch.DisableTorchFunction():  # what is asked here is not for our mode
+    with dispatch.DisableTorchFunction():  # these reads must not go through our mode
         hooks = value._backward_hooks
         recorded = value.requires_grad and torch.is_grad_enabled()
     if recorded:
@@ -221,7 +221,7 @@ def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
 
 
 def touch_class(recorder: Recorder, value: type, name: str) -> None:
-    """A class: what making an object of it runs."""
+    """Record a class: the code that making an object of it runs."""
     recorder.ask(flags.of_class(value))
     if trusted.is_machinery(value.__module__):
         return
@@ -242,29 +242,29 @@ def touch_class(recorder: Recorder, value: type, name: str) -> None:
 
 
 def touch_compiled(recorder: Recorder, value: Any, name: str) -> None:
-    """A compiled function inside another: its own code runs."""
+    """Record a compiled function that another one calls: its original code runs there."""
     recorder.touch(value.fn, name)
 
 
 def touch_compiled_module(recorder: Recorder, value: Any, name: str) -> None:
-    """A compiled module inside another: it shares all its attributes with the module whose code runs."""
+    """Record a compiled module inside another: it shares all its attributes with the original module, which runs."""
     recorder.names[id(value)] = name
     recorder.touch(value.__symshape_compiled__.fn, name)
 
 
 def touch_environment(recorder: Recorder, value: Any, name: str) -> None:
-    """The environment of the process."""
+    """Record the environment of the process."""
     touch_container(recorder, value._data, name)
 
 
 def touch_hidden(recorder: Recorder, value: Any, name: str) -> None:
-    """What no recording can see into."""
+    """Refuse an object that no recording can see into."""
     kind = type(value)
     recorder.refuse(f"reads {name}, of class {kind.__module__}.{kind.__qualname__}, {NOT_TO_SEE}")
 
 
 def touch_object(recorder: Recorder, value: Any, name: str) -> None:
-    """An object of a class of Python's."""
+    """Record an object of a Python class."""
     recorder.ask(flags.of_class(type(value)))
     touch_instance(recorder, value, name)
     attributes = lookups.attributes_of(value)
@@ -273,7 +273,7 @@ def touch_object(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
-    """What an object of a class of Python's holds, before anything writes to it, and what Python may call of it."""
+    """Record the attributes of a Python class's object before they are written, and its implicitly called methods."""
     kind = type(value)
     recorder.names[id(value)] = name
     attributes = lookups.attributes_of(value)
@@ -293,7 +293,7 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
             recorder.given.add(id(value))
     if lookups.static(kind, "__class__") is _CLASS:
         recorder.attribute(value, "__class__", kind, f"the class of {name}")
-    elif not recorder.weakly:  # a proxy, which says that it is of another class
+    elif not recorder.weakly:  # a proxy, which claims to be of another class
         recorder.place(Answer(functools.partial(type, value), kind, f"the class of {name}"))
     if attributes is not None:
         recorder.attribute(value, "__dict__", attributes, f"the attributes of {name}")
@@ -302,7 +302,7 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
 
 
 def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None:
-    """Note a module's tables, its hooks, its ``forward`` and the methods of ``nn.Module`` that lead to it."""
+    """Record a module's tables, its hooks, its ``forward`` and the methods of ``nn.Module`` that lead to it."""
     refuse_untraceable(module, name)
     touch_instance(recorder, module, name)
     label = name or type(module).__name__
@@ -331,7 +331,7 @@ def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None
 
 
 def hook_table(recorder: Recorder, name: str, hooks: Any) -> None:
-    """A dictionary of hooks: those that there are, and no others."""
+    """Record a dictionary of hooks: the hooks in it, and that there are no others."""
     recorder.known.setdefault(id(hooks), hooks)
     recorder.containers.append(Container(hooks, items_of(hooks) if hooks else (), name))
     for hook in hooks.values():
@@ -352,12 +352,12 @@ def _items_of_proxy(proxy: Mapping[Any, Any]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def handler_for(kind: type) -> Handler | None:
-    """What is done with a value of a class that was loaded; None for nothing."""
+    """Return the handler that records a loaded value of a class; None if there is nothing to record."""
     if issubclass(kind, SYMBOLIC) or kind in PLAIN or issubclass(kind, types.ModuleType):
         return None
     if hasattr(kind, "__symshape_compiled__"):
         return touch_compiled_module
-    if os._Environ in kind.__mro__:  # an abstract class, which takes its time to say what is of it
+    if os._Environ in kind.__mro__:  # isinstance would be slow: it is an abstract class
         return touch_environment
     for base, handler in _BY_CLASS:
         if issubclass(kind, base):
