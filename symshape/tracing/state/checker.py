@@ -1,11 +1,14 @@
-"""Whether the places that a program read still hold what they held, in a time that hardly grows with their number.
+"""Check that the places a program read still hold their values, in a time that hardly grows with their number.
 
-Most places are items of dictionaries (attributes, parameters, submodules, globals, what stands in classes) that nobody
-writes.  Those dictionaries are watched as wholes (``dict_versions``); the other places, and the dictionaries that
-somebody does write (a counter, the globals of a script), are compared one by one (``comparison``), and so are the bases
-of the classes.  Where a watch is lost everything is compared, for a while in which the writers show themselves, and
-what stayed quiet is watched again; each time the while is longer, so that watching never costs more than it saves.
-Where nothing can watch (neither our own loop nor torch's guards are there) everything is compared each time.
+Most places are items of dictionaries that are never written: attributes, parameters, submodules, globals, members of
+classes.  Those dictionaries are watched as wholes (``dict_versions``).  The other places are compared one by one
+(``comparison``): places in dictionaries that are written (a counter, the globals of a script), and the bases of the
+classes.
+
+When a watch reports a write, everything is compared for some checks, which show the dictionaries that are written
+often.  The quiet dictionaries are watched again afterwards.  The number of those checks grows each time, so that
+watching never costs more than it saves.  If nothing can watch dictionaries (neither our own loop nor torch's guards
+are available), everything is compared each time.
 """
 
 from __future__ import annotations
@@ -23,27 +26,27 @@ from symshape.tracing.state.comparison import UNREADABLE, Comparison, Hooks, Pla
 from symshape.tracing.state.direct import dicts_of_classes
 from symshape.tracing.state.places import Attribute
 
-_WORTH = 40  # places in dictionaries: with fewer, comparing is as quick
+_WORTH = 40  # places in dictionaries; with fewer, comparing is as quick as watching
 _FIRST_WAIT = 8  # checks in a row that hold, before the first watch: it costs as much as some hundred comparisons
-_LONGER = 4
-_LONGEST_WAIT = 4096
+_LONGER = 4  # factor: the next wait after a watch was dropped
+_LONGEST_WAIT = 4096  # checks
 
 
 @attrs.frozen(eq=False)
 class _Watched:
-    """A watch over the quiet dictionaries, and a comparison of the other places that asks it first."""
+    """The watch over the quiet dictionaries, and the comparison of the other places, which asks the watch first."""
 
     watch: dict_versions.DictWatch
     others: Comparison
 
 
 class Checker:
-    """Answers, when called, whether all places hold what they held.  Any number of threads may call it.
+    """The check that all places hold their old values; any number of threads may call it.
 
-    The answer is exact: no if any place differs, yes if none does, whatever happened in between.
+    The answer is exact: False if any place differs, True if none does, whatever happened in between.
 
     Attributes:
-        quick: a check whose yes is one; no, or one of ``UNREADABLE`` raised, asks for the exact answer.
+        quick: a quick check whose True is exact; if it returns False or raises one of ``UNREADABLE``, call the checker.
     """
 
     __slots__ = ("_dicts", "_left", "_lock", "_noted", "_places", "_wait", "_watched", "_whole", "quick")
@@ -61,7 +64,7 @@ class Checker:
             dict_versions.sees_classes()
 
     def __call__(self) -> bool:
-        """Whether all places hold what they held."""
+        """Return whether all places hold their old values."""
         if self._whole.still_differs():
             if self._dicts and self._lock.acquire(blocking=False):
                 self._left, self._noted = self._wait, None
@@ -88,7 +91,7 @@ class Checker:
         return self._whole.holds()
 
     def _look(self) -> bool:
-        """The answer where the quick one was no; one thread at a time."""
+        """Return the exact answer after the quick check said no; only one thread at a time may call this."""
         watched = self._watched
         if watched is not None:
             if watched.watch.unchanged():
@@ -111,7 +114,7 @@ class Checker:
         self._wait = self._left = min(self._wait * _LONGER, _LONGEST_WAIT)
 
     def _watch(self, written: dict_versions.Written) -> bool:
-        """Watches the dictionaries that nobody wrote lately; answers for all places as they are under the watch."""
+        """Watch the dictionaries that were not written lately; return whether all places hold under the new watch."""
         quiet = [each for each, was_written in zip(self._dicts, written(), strict=True) if not was_written]
         if not dict_versions.sees_classes():
             of_classes = {id(each) for place in self._places.cells for each in dicts_of_classes(place)}
@@ -132,9 +135,9 @@ class Checker:
 
 
 def _watchable(place: Any) -> tuple[dict[Any, Any], ...]:
-    """The dictionaries whose versions say all about a place; none where there is more to it.
+    """Return the dictionaries whose versions say everything about a place; none if a version does not say enough.
 
-    The order of an OrderedDict can change without a new version; other subclasses may read in their own way.
+    The order of an OrderedDict can change without a new version.  Other subclasses may have look-ups of their own.
     """
     owner = place.owner
     if type(owner) is dict:
@@ -151,7 +154,7 @@ def _says_all(dicts: tuple[dict[Any, Any], ...], watched: set[int]) -> bool:
 
 
 def _bases_of(places: Places, rest: Places) -> list[Attribute]:
-    """The bases of the classes whose attributes are watched: they can change while no dictionary does."""
+    """Return the bases of the classes whose attributes are watched: bases can change without a dictionary write."""
     left = set(map(id, rest.cells))
     watched = [each for each in places.cells if isinstance(each, Attribute) and id(each) not in left]
     known = {id(each.owner) for each in rest.cells if each.key == "__mro__"}
@@ -160,7 +163,7 @@ def _bases_of(places: Places, rest: Places) -> list[Attribute]:
 
 
 def _dicts(places: Places) -> list[dict[Any, Any]]:
-    """The dictionaries to watch; none if it is not worth it."""
+    """Return the dictionaries to watch; none if there are too few places in them to be worth a watch."""
     owned = itertools.chain(places.cells, places.containers, places.tables, places.hooks)
     found: dict[int, dict[Any, Any]] = {}
     number = 0

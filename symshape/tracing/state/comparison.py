@@ -1,10 +1,11 @@
-"""Whether places still hold what they held, exactly: one generated expression, and a slow second look.
+"""Compare places with the values that they held: one generated expression, then a slower exact comparison.
 
-The expression compares by identity.  Where it fails, each place is read once more: an equal plain value in place of
-another is no change, and is remembered, so that the expression holds again.
+The expression compares by identity.  If it fails, each place is read once more.  An equal plain value in place of
+another is no change; the new value is remembered, so that the expression holds again.
 
-Python's compiler takes ten times as long over an expression as reading its places takes: where there are many, the
-first checks read them column by column (``_Columns``), and the expression is made when there were enough of them.
+Python's compiler takes ten times as long to compile an expression as the expression takes to read its places.  If
+there are many places, the first checks therefore read them column by column (``_Columns``).  The expression is compiled
+once there were enough checks.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from symshape.tracing.state.places import (
 from symshape.tracing.state.pointers import is_pointer, same_pointers
 
 UNREADABLE = (LookupError, ValueError, RuntimeError, AttributeError)
-"""What reading a place may raise that is gone (a key, a variable), or that another thread is writing."""
+"""The errors of reading a place that no longer exists (a key, a variable) or that another thread is writing."""
 
 
-_MANY = 100  # places, from which on an expression of them is worth waiting for
-_FIRST_CHECKS = 200  # by columns take as long as making the expression, and those checks by it
+_MANY = 100  # places; from this number on, compiling the expression is delayed
+_FIRST_CHECKS = 200  # checks by columns, which take as long as compiling the expression and these checks by it
 _PLAIN_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 
 
 class Place(Protocol):
-    """Any other place that can say for itself whether it holds what it held."""
+    """The interface of any other place that can compare itself with its old value."""
 
     def holds(self) -> bool:
-        """Whether it does; it may raise one of ``UNREADABLE``, which is a no."""
+        """Return whether the place holds its old value; one of ``UNREADABLE`` raised means no."""
 
 
 @attrs.frozen(eq=False)
@@ -58,9 +59,9 @@ class Table:
     names: frozenset[Any] | None = None
 
 
-@attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
+@attrs.define(eq=False)  # never changed; frozen ones take twice as long to make
 class Hooks:
-    """A dictionary of hooks: the very same functions in the same order, or none."""
+    """A dictionary of hooks, which must hold the very same functions in the same order."""
 
     owner: Mapping[Any, Any]
     functions: tuple[Any, ...] = ()
@@ -71,12 +72,12 @@ class Places:
     """The places that one program read, by kind.
 
     Attributes:
-        cells: one value each: the item ``key`` of a mapping, the contents of a closure cell, or an attribute that
-            stands in no dictionary; ``MISSING`` where there was none.
-        containers: lists, sets and dictionaries with all their items, in order.
-        tables: mappings in which new keys count.
-        hooks: dictionaries of hooks.
-        others: whatever else can say for itself.
+            cells: single values: the item ``key`` of a mapping, the contents of a closure cell, or an attribute that is
+                stored in no dictionary; ``MISSING`` if there was no value.
+            containers: lists, sets and dictionaries with all their items, in order.
+            tables: mappings in which new keys count.
+            hooks: dictionaries of hooks.
+            others: places that compare themselves.
     """
 
     cells: Sequence[Cell | Attribute] = ()
@@ -86,7 +87,7 @@ class Places:
     others: Sequence[Place] = ()
 
     def with_owners(self, chosen: Callable[[Any], bool]) -> Places:
-        """Only those of the places with an owner that are chosen, and all of the others."""
+        """Return the places with an owner for which ``chosen`` is true, and all of ``others``."""
         cells, containers = list(filter(chosen, self.cells)), list(filter(chosen, self.containers))
         return Places(
             cells, containers, list(filter(chosen, self.tables)), list(filter(chosen, self.hooks)), self.others
@@ -94,11 +95,11 @@ class Places:
 
 
 class Comparison:
-    """Compares places with what they held.
+    """The comparison of places with the values that they held.
 
     Attributes:
-        quick: the generated expression, as a function: whether nothing changed; no, or one of ``UNREADABLE`` raised,
-            asks for ``holds``.
+        quick: the generated expression, as a function: True if nothing changed.  If it returns False or raises one of
+            ``UNREADABLE``, call ``holds``.
     """
 
     __slots__ = ("_by_keys", "_columns", "_differed", "_left", "_names", "_others", "_places", "_pointers", "quick")
@@ -106,9 +107,13 @@ class Comparison:
     def __init__(
         self, places: Places, first: tuple[Callable[[Any], bool], Any] | None = None, *, lasting: bool = True
     ) -> None:
-        """``first`` is a check, with its argument, that the quick expression begins with.
+        """Prepare the comparison of ``places``.
 
-        One that is not ``lasting`` may become quicker after some checks: whoever asks it looks up ``quick`` each time.
+        Args:
+            places: the places.
+            first: a check, with its argument, that the quick expression begins with.
+            lasting: whether ``quick`` stays the same function; otherwise it may be replaced by a quicker one after some
+                checks, and callers must look up ``quick`` each time.
         """
         self._places = places
         self._differed: Cell | Attribute | Container | Place | None = None
@@ -141,7 +146,7 @@ class Comparison:
         return made
 
     def _by_columns(self) -> bool:
-        """Whether the cells hold what they held, in one of the first checks."""
+        """Return whether the cells hold their old values, in the first checks; the last one compiles the expression."""
         columns = self._columns
         assert columns is not None
         self._left -= 1
@@ -162,7 +167,7 @@ class Comparison:
                 continue
             owner = owners.setdefault(id(cell.owner), f"o{len(owners)}")
             self._names[owner] = cell.owner
-            self._names.setdefault(f"v{i}", cell.value)  # or what a second look found
+            self._names.setdefault(f"v{i}", cell.value)  # or the value that the exact comparison found
             key = repr(cell.key) if type(cell.key) is str and cell.key.isidentifier() else f"k{i}"
             if key == f"k{i}":
                 self._names[key] = cell.key
@@ -175,22 +180,22 @@ class Comparison:
                     yield f"r{i}()"
                 else:
                     yield f"{owner}.cell_contents is v{i}"
-            elif isinstance(cell.owner, dict) and type(cell.owner) is not dict:  # past its class's own look-up
+            elif isinstance(cell.owner, dict) and type(cell.owner) is not dict:  # bypasses look-ups of the subclass
                 yield f"dict_get({owner}, {key}, missing) is v{i}"
             elif cell.value is MISSING:
                 yield f"{key} not in {owner}"
             elif type(cell.owner) is dict or isinstance(cell.owner, types.MappingProxyType):
                 yield f"{owner}[{key}] is v{i}"
-            else:  # its own way of reading may add what is missing
+            else:  # a subclass's own way of reading may add what is missing
                 yield f"{owner}.get({key}, missing) is v{i}"
 
     def _same_pointers(self, fresh: Mapping[str, Any]) -> Callable[[], bool]:
-        """What compares the cells that are single pointers, with the values that a second look found."""
+        """Return a function that compares the cells that are single pointers, with the values in ``fresh`` if given."""
         values = {number: fresh[f"v{i}"] for number, i in enumerate(self._pointers) if fresh}
         return same_pointers([self._places.cells[i] for i in self._pointers], values)
 
     def _containers(self) -> Iterable[str]:
-        """Plain sequences and sets all at once (empty ones with the tables); what may iterate in its own way apart."""
+        """Yield the checks of containers: one check for all plain sequences and sets, one for each other container."""
         flat = [each for each in self._places.containers if type(each.owner) in _PLAIN_CONTAINERS and each.items]
         if flat:
             self._names["flat"] = [each.owner for each in flat]
@@ -203,8 +208,10 @@ class Comparison:
                 yield f"identical(items(c{i}), i{i})"
 
     def _tables(self) -> Iterable[str]:
-        """A table of compared keys has a new one if it grew; of another the keys are compared, as the second look
-        found them.
+        """Yield the checks for new keys in tables.
+
+        A table whose known keys are all compared anyway has a new key if it grew.  Of any other table, all keys are
+        compared with those that the exact comparison found.
         """
         compared: dict[int, set[Any]] = {}
         for cell in self._places.cells:
@@ -238,7 +245,7 @@ class Comparison:
                 self._names[f"h{i}"], self._names[f"f{i}"] = each.owner, each.functions
                 yield f"identical(tuple(h{i}.values()), f{i})"
         for i, place in enumerate(self._places.others):
-            if _is_of_names(place):  # all names, as the second look found them
+            if _is_of_names(place):  # all names, as the exact comparison found them
                 self._names[f"n{i}"], self._names[f"s{i}"] = place.owner.keys(), _names_in(place)
                 yield f"n{i} == s{i}"
             elif isinstance(place, Answer) and type(place.value) in (bool, types.NoneType):  # a flag: no frame of ours
@@ -248,9 +255,9 @@ class Comparison:
                 self._names[f"p{i}"] = place.holds
                 yield f"p{i}()"
 
-    # -- the second look
+    # -- the exact comparison
     def still_differs(self) -> bool:
-        """Whether the place that differed last still does: then nothing else need be read to say no."""
+        """Return whether the place that differed last still differs: a quick no, without reading the other places."""
         last = self._differed
         if last is None:
             return False
@@ -264,7 +271,7 @@ class Comparison:
             return True
 
     def holds(self) -> bool:
-        """Whether every place holds what it held; what is equal but another object is quick from now on."""
+        """Return whether every place holds its old value; equal objects found now are used by ``quick`` from now on."""
         try:
             fresh = self._fresh()
         except UNREADABLE:
@@ -280,7 +287,7 @@ class Comparison:
         return True
 
     def _fresh(self) -> dict[str, Any] | None:
-        """Names of the expression with their values now; None if something changed."""
+        """Return the expression's names with their values now; None if something changed."""
         fresh: dict[str, Any] = {}
         for i, cell in enumerate(self._places.cells):
             fresh[f"v{i}"] = now = _read(cell)
@@ -321,18 +328,18 @@ class Comparison:
 
 
 def _is_of_names(place: Place) -> TypeGuard[Keys]:
-    """Whether a place is of those names in a class that Python looks up by itself."""
+    """Return whether a place consists of the names in a class that Python looks up implicitly."""
     return isinstance(place, Keys) and place.special
 
 
 def _names_in(place: Keys) -> frozenset[str] | None:
-    """The names in that class now; None where those that count are others."""
+    """Return the names in that class now; None if the names that count have changed."""
     names = frozenset(place.owner)
     return names if frozenset(special_names(names)) == frozenset(place.value) else None
 
 
 class _Columns:
-    """Cells and the values that they held, by the way in which they are read; each kind in one pass of C's."""
+    """Cells and the values that they held, grouped by the way they are read; each group is compared by one C loop."""
 
     __slots__ = ("_absent", "_attributes", "_items", "_others")
 
@@ -356,7 +363,7 @@ class _Columns:
             wanted.append(value)
 
     def hold(self) -> bool:
-        """Whether all cells hold these very values; one of ``UNREADABLE`` is a no."""
+        """Return whether all cells hold these very values; one of ``UNREADABLE`` raised means no."""
         owners, keys, values = self._items
         if not all(map(is_, map(getitem, owners, keys), values)):
             return False
@@ -368,7 +375,7 @@ class _Columns:
 
 
 _Column = tuple[list[Any], list[Any], list[Any]]
-"""Owners, keys and values."""
+"""The owners, keys and values of one group of cells."""
 
 
 def _read(cell: Cell | Attribute) -> Any:

@@ -1,7 +1,7 @@
-"""What is written in C++, where it was built: checks of tensors and dictionaries, and the notes of a recording.
+"""The parts written in C++, if they are built: checks of tensors and dictionaries, and the notes of a recording.
 
-:mod:`symshape.native` finds or compiles them (``compiled_checks.cpp`` and ``compiled_reads.cpp``).  Without the one
-torch's own checks serve, without the other the same in Python; both take longer.
+:mod:`symshape.native` finds or compiles them (``compiled_checks.cpp`` and ``compiled_reads.cpp``).  Without the checks
+in C++, torch's own checks are used.  Without the notes in C++, the same is done in Python.  Both take longer.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ _CHECKS: Any = load("symshape.tracing.state.compiled_checks")
 READS: Any = load("symshape.tracing.state.compiled_reads")
 """The notes of a recording and the hooks that add to them: see ``reads.py``, ``loads.py`` and ``hooks.py``."""
 METADATA: Any = getattr(_CHECKS, "Metadata", None)
-"""``METADATA(tensors).same()``: whether a tuple of tensors still have their metadata; a TypeError for some kinds."""
+"""``METADATA(tensors).same()`` returns whether the tensors still have their metadata; TypeError for some kinds."""
 
 POINTERS: Any = getattr(_CHECKS, "Pointers", None)
-"""``POINTERS(places).same()``: whether functions, classes, objects and variables of closures refer to what they did.
+"""``POINTERS(places).same()`` returns whether functions, objects and closures refer to the same objects as before.
 
-A place is ``(owner, attribute, value)``: ``__code__``, ``__defaults__`` or ``__kwdefaults__`` of a function,
-``__mro__`` of a class, ``__class__`` or ``__dict__`` of an object, what an object of C refers to by a member
-(``func`` of a ``partial``), or, with no attribute's name, the variable of a closure; a TypeError for any other.
+A place is ``(owner, attribute, value)``.  The attribute is ``__code__``, ``__defaults__`` or ``__kwdefaults__`` of a
+function, ``__mro__`` of a class, ``__class__`` or ``__dict__`` of an object, or a member of an object of C (``func``
+of a ``partial``).  For the variable of a closure, the attribute's name is empty.  Any other place is a TypeError.
 """
 
 
 def _sees_attributes(versions: Any) -> bool:
-    """Whether a watched dictionary tells that an attribute was set of the object whose attributes it holds.
+    """Return whether a watch on the dictionary of an object's attributes reports that an attribute was set.
 
-    (Python 3.13 keeps attributes in the object itself, and tells nobody.)
+    (Python 3.13 stores attributes in the object itself, and reports nothing.)
     """
 
     class Thing:

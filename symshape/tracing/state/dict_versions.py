@@ -1,14 +1,17 @@
-"""Whether dictionaries were written at all: thousands are asked in microseconds.
+"""Watches that report whether dictionaries were written; thousands are checked in microseconds.
 
-CPython numbers every change of a dictionary (3.11), or tells a watcher of it (3.12 and later).  Our own C++
-(``compiled``) compares the numbers in one loop, or asks the flag that its watcher sets.  Where it was not built, guard
-managers of torch serve, built by hand: one guard for each dictionary, in a tree of managers that are all *tag safe*.
-310 dictionaries take 1 µs, 2,410 three or four; with a watcher any number takes .1.  A written dictionary is seen
-whoever wrote it; so is one that was written back, which is why a change only asks for another look.
+CPython numbers every change of a dictionary (3.11), or calls a watcher at the change (3.12 and later).  Our own C++
+(``compiled``) compares the numbers in one loop, or reads the flag that its watcher sets.  If that C++ is not built,
+torch's guard managers are used, built by hand: one guard for each dictionary, in a tree of managers that are all
+*tag safe*.  310 dictionaries take 1 µs, 2,410 three or four; with a watcher, any number takes 0.1 µs.
 
-The names are private ones of torch, checked on 2.11 to 2.13; no other file touches them.  ``ready`` tries them out on
-small dictionaries first, and answers no where they are missing or do not see a change: from Python 3.12 on torch's do
-not see that an empty dictionary is updated, so that without our own C++ everything is compared there.
+A write is seen whatever code made it.  A write that restores the old value is seen as well, so a reported write only
+asks for an exact comparison.
+
+The guard managers' names are private names of torch, checked on 2.11 to 2.13; no other file touches them.  ``ready``
+tries them out on small dictionaries first, and returns False if they are missing or do not see a change.  From Python
+3.12 on, torch's guards do not see that an empty dictionary is updated.  Without our own C++, everything is compared
+there.
 """
 
 from __future__ import annotations
@@ -24,21 +27,21 @@ from typing import Any
 
 from symshape.tracing.state import compiled
 
-_FAN = 16  # torch looks a new child up among all of its siblings
+_FAN = 16  # children of one manager; torch searches all of its children for a new one
 _SAYS = ["a dictionary was written"]
 Written = Callable[[], list[bool]]
-"""Of each of some dictionaries, whether it was written since they were noted."""
+"""The function that returns, for each of some dictionaries, whether it was written since they were noted."""
 
 
 class _World:
-    """Holds all dictionaries as attributes: the value that the guards hang off (it takes weak references)."""
+    """The holder of all dictionaries as attributes: the root value of the guards (they need weak references to it)."""
 
 
 class DictWatch:
-    """Sees every write into some dictionaries from now on; they are kept alive.
+    """The watch that sees every write into some dictionaries from now on, and keeps them alive.
 
     Attributes:
-        check: ``check(world)`` answers whether none was written; once it was no, it stays no.
+        check: ``check(world)`` returns whether none was written; after the first False it stays False.
         world: the argument of ``check``.
     """
 
@@ -78,12 +81,12 @@ class DictWatch:
             child.mark_tag_safe()
 
     def unchanged(self) -> bool:
-        """Whether none of the dictionaries was written."""
+        """Return whether none of the dictionaries was written."""
         return self.check(self.world)
 
 
 def _tree(dicts: Sequence[dict[Any, Any]]) -> dict[str, Any]:
-    """The dictionaries as leaves of a tree of dictionaries with few keys each."""
+    """Return a tree of dictionaries with few keys each, whose leaves are ``dicts``."""
     level: list[Any] = list(dicts)
     while len(level) > _FAN:
         level = [dict(zip(map(str, itertools.count()), each, strict=False)) for each in _batches(level)]
@@ -95,7 +98,7 @@ def _batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def noted(dicts: Sequence[dict[Any, Any]]) -> Written:
-    """What tells of each dictionary whether it was written since now.  Units: 0.1 µs a dictionary."""
+    """Return a function that says of each dictionary whether it was written since now; it takes 0.1 µs a dictionary."""
     if compiled.VERSIONS is not None:
         written: Written = compiled.VERSIONS(tuple(dicts)).written
         return written
@@ -106,30 +109,30 @@ def noted(dicts: Sequence[dict[Any, Any]]) -> Written:
 
 
 def ready() -> bool:
-    """Whether writes can be watched here and now.
+    """Return whether writes can be watched in this process now.
 
-    Without our own loop torch's guards are needed, and with them ``torch._dynamo``.  Importing it takes seconds and
-    70 MB, so that is left to others (transformers, torch.compile and the optimisers of torch do): until then the answer
-    is no.
+    Without our own C++ loop, torch's guards are needed, and so is ``torch._dynamo``.  Importing it takes seconds and
+    70 MB, so this module does not import it: others do (transformers, torch.compile and the optimisers of torch).
+    Until then the answer is False.
     """
     return (compiled.VERSIONS is not None or "torch._dynamo.guards" in sys.modules) and _works()
 
 
 @functools.cache
 def _works() -> bool:
-    """Whether each kind of write is seen, and nothing else."""
+    """Return whether each kind of write is seen, and nothing else; tried out once a process."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     try:
         seen = all(map(_sees, _WRITES)) and all(map(_sees_filled, (dict, OrderedDict)))
         return seen and not _sees(lambda owner, attributes: (owner.a, attributes.get("b")))
-    except Exception:  # torch's private names: whatever differs
+    except Exception:  # torch's private names may differ in any way
         return False
 
 
 @functools.cache
 def sees_classes() -> bool:
-    """Whether writes to classes are seen, in the dictionaries behind them."""
+    """Return whether writes to classes are seen, in the dictionaries behind them."""
     return all(map(_sees_in_class, _WRITES_TO_CLASSES))
 
 
@@ -169,7 +172,7 @@ def _sees(write: Callable[[Any, Any], Any]) -> bool:
 
 
 def _sees_filled(kind: type[dict[Any, Any]]) -> bool:
-    """Whether it is seen that an empty dictionary takes over another's items, of which CPython 3.12 tells as a copy."""
+    """Return whether an update of an empty dictionary is seen; CPython 3.12 reports it as a copy."""
     empty = kind()
     watch = DictWatch([{"other": 1}, empty])
     if not (watch.unchanged() and watch.unchanged()):
@@ -179,7 +182,7 @@ def _sees_filled(kind: type[dict[Any, Any]]) -> bool:
 
 
 class _Items:
-    """Writes attributes into a dictionary."""
+    """The object whose attribute writes go into a dictionary."""
 
     def __init__(self, items: Any) -> None:
         object.__setattr__(self, "items", items)

@@ -1,7 +1,8 @@
-"""Answers that stand in dictionaries: read there, where they can be compared in generated code, or watched.
+"""Answers that are stored in dictionaries: read from there, so that generated code can compare or watch them.
 
-A question that is a function call takes a microsecond each time, and a program asks some of them in every layer (a
-variable of the environment, what stands in a class).  What the function would look up is a place of its own.
+A question that is a function call takes a microsecond each time, and a program asks some of them in every layer: a
+variable of the environment, an attribute of a class.  The dictionary entry that the function would read is compared
+instead.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _environment_get = os.environ.get
 
 
 def direct(places: Iterable[Place]) -> tuple[list[Cell | Attribute], list[Answer | Keys]]:
-    """The places, each once: those that are read without a call, and the others."""
+    """Return the places, each once: first those that are read without a call, then the others."""
     cells: dict[tuple[int, Any], Cell | Attribute] = {}
     others: list[Answer | Keys] = []
-    views: dict[type, Mapping[str, Any]] = {}  # of a class's entries: one for all questions
+    views: dict[type, Mapping[str, Any]] = {}  # of a class's entries; shared by all questions
     for place in places:
         if type(place) is Cell or type(place) is Attribute:  # most of them
             cells.setdefault((id(place.owner), place.key), place)
@@ -40,7 +41,7 @@ def direct(places: Iterable[Place]) -> tuple[list[Cell | Attribute], list[Answer
 
 
 def _direct(place: Place, views: dict[type, Mapping[str, Any]]) -> Iterable[Cell | Attribute] | None:
-    """What says as much as a place does, and is read without a call; None if there is nothing."""
+    """Return places that say as much as ``place`` and are read without a call; None if there are none."""
     if isinstance(place, (Cell, Attribute)):
         return (place,)
     if isinstance(place, Keys):
@@ -54,7 +55,7 @@ def _direct(place: Place, views: dict[type, Mapping[str, Any]]) -> Iterable[Cell
 
 
 def _of_classes(place: Answer, question: Lookup, views: dict[type, Mapping[str, Any]]) -> Iterator[Cell | Attribute]:
-    """What stands in a class or its bases: the first entry, none before it, and the same bases."""
+    """Yield the places that decide a class look-up: the bases, no earlier entry, and the first entry."""
     kind = question.kind
     yield Attribute(kind, "__mro__", kind.__mro__, place.name)
     for each in kind.__mro__:
@@ -66,7 +67,7 @@ def _of_classes(place: Answer, question: Lookup, views: dict[type, Mapping[str, 
 
 
 def _of_environment(place: Answer, name: str) -> Iterable[Cell] | None:
-    """A variable as ``os.environ`` keeps it (CPython's private dictionary of it: a write is a write into that)."""
+    """Return the entry of a variable in the dictionary inside ``os.environ`` (CPython's private ``_data``)."""
     kept = getattr(os.environ, "_data", None)
     encode, encode_value = getattr(os.environ, "encodekey", None), getattr(os.environ, "encodevalue", None)
     if type(kept) is not dict or encode is None or encode_value is None:
@@ -74,17 +75,17 @@ def _of_environment(place: Answer, name: str) -> Iterable[Cell] | None:
     key = encode(name)
     value = MISSING if place.value is None else encode_value(place.value)
     now = kept.get(key, MISSING)
-    return (Cell(kept, key, now if now == value else value, place.name),)  # the very object: compared at once
+    return (Cell(kept, key, now if now == value else value, place.name),)  # the same object: the quick comparison holds
 
 
-# -- what stands in classes
+# -- attributes of classes
 
 
 def dicts_of_classes(place: Place) -> tuple[dict[Any, Any], ...]:
-    """The dictionaries of the classes in which a place stands: while none is written it holds what it held.
+    """Return the dictionaries of the classes that decide a place: while none is written, the place holds its value.
 
-    An attribute of a class also depends on the order of its bases, which is to be compared. Empty where more plays a
-    part: a metaclass that answers in its own way, a descriptor that makes what it gives.
+    An attribute of a class also depends on the order of the bases, which must be compared separately.  The answer is
+    empty if anything else has a say: a metaclass with look-ups of its own, or a descriptor that computes its value.
     """
     if isinstance(place, Attribute):
         return _dicts_of_attribute(place.owner, place.key, place.value) if isinstance(place.owner, type) else ()
@@ -97,7 +98,7 @@ def _dicts_of_attribute(kind: type, key: str, value: Any) -> tuple[dict[Any, Any
     if metaclass not in (type, abc.ABCMeta) or any(key in each.__dict__ for each in metaclass.__mro__):
         return ()
     found: list[dict[Any, Any]] = []
-    for each in (abc.ABCMeta, *kind.__mro__):  # a metaclass could learn to answer
+    for each in (abc.ABCMeta, *kind.__mro__):  # an attribute may be added to the metaclass
         behind = dict_behind(each.__dict__)
         if behind is None:
             return ()
@@ -108,10 +109,10 @@ def _dicts_of_attribute(kind: type, key: str, value: Any) -> tuple[dict[Any, Any
 
 
 _AS_THEY_STAND = (types.FunctionType, types.BuiltinFunctionType, tuple, list, dict, set, frozenset, *PLAIN)
-"""Kinds of what stands in a class that the class answers as they are."""
+"""The types of class attributes that a look-up returns unchanged."""
 
 
 def dict_behind(view: Any) -> dict[Any, Any] | None:
-    """The dictionary of a class that a view is of."""
+    """Return the dictionary of a class behind a mapping proxy of it; None if there is not exactly one."""
     found = [each for each in gc.get_referents(view) if type(each) is dict]
     return found[0] if len(found) == 1 else None

@@ -1,8 +1,8 @@
-"""Whether tensors still have the metadata that they had: ``Tensor.data`` can be given another shape or dtype.
+"""Check that tensors still have their metadata: ``Tensor.data`` can be assigned a tensor of another shape or dtype.
 
-No dictionary is written then and no version counted, so that each tensor is looked at in each call.  Our own pass over
-them is compiled (``compiled``, 10 to 20 ns a tensor); without it torch's check of tensors serves (100 to 250 ns), and
-without that one a comparison in Python.
+Such an assignment writes no dictionary and counts no version, so each call checks each tensor.  Our own loop over them
+is compiled (``compiled``, 10 to 20 ns a tensor).  Without it, torch's check of tensors is used (100 to 250 ns), and
+without that, a comparison in Python.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Metadata:
     """The metadata of some tensors at one moment.
 
     Attributes:
-        tensors: which.
-        quick: a check whose yes is one; no asks for :meth:`holds`.
+        tensors: the tensors.
+        quick: a quick check whose True is exact; after False, call :meth:`holds`.
     """
 
     __slots__ = ("_checks", "_then", "quick", "tensors")
@@ -33,7 +33,7 @@ class Metadata:
         self.quick: Callable[[], bool] = bool if tensors else lambda: True  # bool() is a no
 
     def holds(self) -> bool:
-        """Whether all tensors have the metadata that they had."""
+        """Return whether all tensors still have that metadata."""
         if self.quick():
             return True
         if self._now() != self._then:
@@ -42,30 +42,30 @@ class Metadata:
         return True
 
     def like(self, of: Callable[[Any], Any]) -> Metadata:
-        """The same of other tensors, which ``would_hold``."""
+        """Return the same metadata for other tensors, which ``of`` returns for these; they must have it."""
         made = Metadata(())
         made.tensors, made._then = tuple(map(of, self.tensors)), self._then
         made.quick = bool if made.tensors else made.quick
         return made
 
     def would_hold(self, of: Callable[[Any], Any]) -> bool:
-        """Whether other tensors in place of these have the metadata that these had."""
+        """Return whether other tensors, which ``of`` returns for these, have the metadata of these."""
         return [of_tensor(of(tensor)) for tensor in self.tensors] == self._then
 
     def changed(self) -> list[torch.Tensor]:
-        """The tensors that have other metadata now."""
+        """Return the tensors that have other metadata now."""
         return [tensor for tensor, then in zip(self.tensors, self._then, strict=True) if of_tensor(tensor) != then]
 
     def _now(self) -> list[tuple[Any, ...]]:
         return list(map(of_tensor, self.tensors))
 
     def _quick(self) -> Callable[[], bool]:
-        """The quickest check there is of the metadata as they are now."""
+        """Return the quickest available check for the current metadata."""
         if compiled.METADATA is not None:
             try:
                 check: Callable[[], bool] = compiled.METADATA(self.tensors).same
                 return check
-            except TypeError:  # a sparse tensor, one that another tracer made
+            except TypeError:  # a sparse tensor, or one of another tracer
                 pass
         self._checks[modes()] = _of_torch(self.tensors)
         return self._checked_by_torch
@@ -85,7 +85,7 @@ def of_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _of_torch(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
-    """Torch's own check of tensors' metadata, in C++; without it, one that never answers yes.
+    """Return torch's own check of tensors' metadata, in C++; if unavailable, a check that always returns False.
 
     (A private name, checked on 2.11 to 2.13.)
     """

@@ -1,9 +1,9 @@
-"""Places that are one pointer in C, which C++ compares all at once.
+"""Comparison of places that are one pointer in C: C++ compares all of them at once.
 
-They are the code and defaults of functions, the bases of classes, the class and the dictionary of an object, what an
-object of C refers to (``func`` of a ``partial``), and the variables of closures.
+Such places are the code and defaults of functions, the bases of classes, the class and the dictionary of an object, the
+parts of an object of C (``func`` of a ``partial``), and the variables of closures.
 
-Asked through Python, from 3.12 on each attribute of a function takes 300 ns.
+Reading an attribute of a function through Python takes 300 ns from Python 3.12 on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OF_CLASSES = ("__mro__", "__class__")
 
 
 def is_pointer(cell: Cell | Attribute) -> bool:
-    """Return whether C++ can compare a place: what C++ reads there now is what Python reads."""
+    """Return whether C++ can compare a place: the value that C++ reads there now is the one that Python reads."""
     owner = cell.owner
     if compiled.POINTERS is None or not (type(cell) is Attribute or isinstance(owner, types.CellType)):
         return False
@@ -35,12 +35,12 @@ def is_pointer(cell: Cell | Attribute) -> bool:
 
 
 def same_pointers(cells: Sequence[Cell | Attribute], values: Mapping[int, Any]) -> Callable[[], bool]:
-    """What answers whether such places refer to the very objects that they held, or, by number, to these values."""
+    """Return a function that checks that these places hold their old objects, or ``values`` where given by number."""
     places = [(each.owner, _name_of(each), values.get(i, each.value)) for i, each in enumerate(cells)]
     same: Callable[[], bool] = compiled.POINTERS(tuple(places)).same
     return same
 
 
 def _name_of(cell: Cell | Attribute) -> str:
-    """What a place is called in C++."""
+    """Return the name of a place in C++: empty for a closure variable."""
     return cell.key if type(cell) is Attribute else ""

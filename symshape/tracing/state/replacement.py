@@ -1,14 +1,15 @@
-"""Objects that stand now where others stood when a program was traced, and of which no program can tell the difference.
+"""Objects that took the place of the traced program's objects, if no program can tell the difference.
 
-``module.weight = nn.Parameter(...)``, ``load_state_dict(assign=True)``, an adapter that is exchanged, the averaged
-weights of an evaluation: the program is the same, on other tensors.  A ``Replacement`` says which object took the place
-of which.  There is one only where *everything* that the program read is what it was with the new objects in place of
-the old: each new one wherever the old one was found and nowhere else (so that what was tied is tied, and nothing more),
-with the same metadata, the same attributes as far as they were read, and the same share of memory.
+Examples are ``module.weight = nn.Parameter(...)``, ``load_state_dict(assign=True)``, another adapter, or averaged
+weights for an evaluation: the program is the same, on other tensors.  A ``Replacement`` says which object took the
+place of which.  There is one only if *everything* that the program read is unchanged with the new objects in place of
+the old.  Each new object must be everywhere the old one was found, and nowhere else, so that tied weights are tied and
+no others.  It must have the same metadata, the same attributes as far as they were read, and share memory in the
+same way.
 
-What cannot be followed so is no replacement: an object that was reached by a way which nobody compares (an item of a
-tuple, an argument of a ``partial``, a weak reference, what a memo answered), one that is a key, and code that asks for
-an ``id``, a hash or the order of a set.
+An object that cannot be followed in this way has no replacement.  Such an object was reached in a way that is not
+compared (an item of a tuple, an argument of a ``partial``, a weak reference, a result of an ``lru_cache``), or is a
+dictionary key.  There is no replacement either if code asks for an ``id``, a hash or the order of a set.
 """
 
 from __future__ import annotations
@@ -50,43 +51,43 @@ _NUMBERS_OF_OBJECTS = frozenset({"id", "hash"})
 _SETS = frozenset({"set", "frozenset"})
 _MAKES_SETS = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})
 _UNKNOWN = object()
-_ROUNDS = 8  # places are noted owners first: the second or third round finds nothing new, nearly always
+_ROUNDS = 8  # owners are noted before their places, so the second or third round nearly always finds nothing new
 
 
 class Replacement:
-    """Which object took the place of which; what is not among them stands for itself."""
+    """The mapping from old objects to the objects that took their place; any other object has stayed."""
 
     def __init__(self, state: State) -> None:
         self._pinned: frozenset[int] = state.pinned or frozenset()
         self._containers = {id(each.owner) for each in state.containers}
         self._new: dict[int, Any] = {}
-        self._old: dict[int, Any] = {}  # by id of the new one
+        self._old: dict[int, Any] = {}  # by id of the new object
         self.changed: dict[int, Any] = {}
 
     @property
     def tensors(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The tensors that were exchanged: old and new."""
+        """Return the tensors that were replaced: pairs of old and new."""
         return [(each, self._new[i]) for i, each in self.changed.items() if isinstance(each, torch.Tensor)]
 
     def again(self) -> None:
-        """Forgets what stands for itself: it was found by the places of objects that turned out to be exchanged."""
+        """Forget which objects have stayed: a place of an object that turned out to be replaced may have said so."""
         self._new = {key: self._new[key] for key in self.changed}
         self._old = {id(self._new[key]): old for key, old in self.changed.items()}
 
     def of(self, value: Any) -> Any:
-        """What stands in the place of an object now."""
+        """Return the object that is in the place of an object now."""
         return self._new.get(id(value), value)
 
     def touches(self, values: Iterable[Any]) -> bool:
-        """Whether one of these objects was exchanged."""
+        """Return whether one of these objects was replaced."""
         return any(id(each) in self.changed for each in values)
 
     def add(self, old: Any, new: Any) -> bool:
-        """Notes that ``new`` stands where ``old`` stood, if that agrees with all that is known; else False."""
+        """Note that ``new`` is in the place of ``old``; return False if that contradicts what is known."""
         known = self._new.get(id(old), _UNKNOWN)
         if known is not _UNKNOWN:
             return bool(known is new)
-        if self._old.get(id(new), old) is not old:  # it stands for another one already
+        if self._old.get(id(new), old) is not old:  # it took the place of another object already
             return False
         if old is not new and (id(old) in self._pinned or id(new) in self._pinned or not self._alike(old, new)):
             return False
@@ -116,16 +117,16 @@ class Replacement:
         return all(each is other or self._noted(each, other) for each, other in derived)
 
     def _noted(self, old: Any, new: Any) -> bool:
-        """Note a dictionary of an object that was exchanged: what was read of it is compared item by item.
+        """Note a dictionary of an object that was replaced; the entries that were read are compared one by one.
 
-        A place of the old object may have said before that the dictionary stands for itself. The next round asks again.
+        A place of the old object may have said before that the dictionary has stayed.  The next round checks again.
         """
         known = self._new.get(id(old), old)
         return bool(known is new) or (known is old and self._note(old, new))
 
 
 def are_alike(old: torch.Tensor, new: torch.Tensor) -> bool:
-    """Whether no program can tell two tensors apart but by what they hold, which object they are, and attributes."""
+    """Return whether a program can distinguish two tensors only by their values, identity and attributes."""
     if type(old) is not type(new) or type(old) not in _TENSORS or new.layout is not torch.strided:
         return False
     if functorch.is_wrapped(new):  # by a transform around the call
@@ -146,7 +147,7 @@ def _properties(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def replacement(state: State) -> Replacement | None:
-    """What was exchanged since a state was noted; None where it differs otherwise, or where that cannot be told."""
+    """Return the replacements since a state was noted; None if it differs in another way, or if that is unknown."""
     if state.pinned is None:
         return None
     found = Replacement(state)
@@ -170,7 +171,7 @@ def replacement(state: State) -> Replacement | None:
 
 
 def replaced(state: State, found: Replacement) -> State:
-    """The state with the new objects in place of the old."""
+    """Return the state with the new objects in place of the old."""
     changed = found.changed
     places = [
         each if id(each.owner) not in changed and id(each.value) not in changed else _place(each, found)
@@ -187,9 +188,9 @@ def replaced(state: State, found: Replacement) -> State:
 
 # -- places and containers
 def _place(place: Place, found: Replacement) -> Place:
-    """The same place of the new objects."""
+    """Return the same place with the new objects."""
     owner, value = found.of(place.owner), found.of(place.value)
-    if type(place) is Cell:  # most of them: evolving one takes five times as long
+    if type(place) is Cell:  # most of them: ``evolve`` takes five times as long
         return Cell(owner, place.key, value, place.name)
     return attrs.evolve(place, owner=owner, value=value)
 
@@ -210,7 +211,7 @@ _is_followed: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(lambda 
 
 
 def _agrees(place: Place, found: Replacement) -> bool:
-    """Whether a place holds what it held, or what takes the place of that."""
+    """Return whether a place holds its old value, or the object that took that value's place."""
     if isinstance(place, Keys):
         return attrs.evolve(place, owner=found.of(place.owner)).holds()
     if isinstance(place, Answer):
@@ -250,7 +251,7 @@ def _is_item(found: Replacement, then: Any, now: Any) -> bool:
 
 
 def _behind(question: Callable[..., Any]) -> Iterator[Any]:
-    """The objects that a question is about, as far as they can be exchanged."""
+    """Yield the objects that a question is about, as far as they can be replaced."""
     if type(question) is WeakAttribute:
         yield question.owner()
     elif type(question) is functools.partial:
@@ -261,7 +262,7 @@ def _behind(question: Callable[..., Any]) -> Iterator[Any]:
 
 # -- code
 def _asks_for_identity(state: State) -> bool:
-    """Whether the program's own code may ask which objects it has."""
+    """Return whether the program's own code may depend on the identity of objects."""
     begun = (each.__code__ for reference in state.begun if (each := reference()) is not None)
     return any(map(_hangs_on_identity, begun))
 
@@ -274,6 +275,6 @@ def _hangs_on_identity(code: types.CodeType) -> bool:
         return True
     if not _NUMBERS_OF_OBJECTS.isdisjoint(code.co_names):
         return True
-    if is_library(code.co_filename):  # which is taken not to hang on the order of its sets
+    if is_library(code.co_filename):  # a library's results are assumed not to depend on the order of its sets
         return False
     return not _SETS.isdisjoint(code.co_names) or any(each.opname in _MAKES_SETS for each in dis.get_instructions(code))

@@ -1,7 +1,7 @@
-"""What a traced function read besides its arguments: the places that a recording found, compared at each call.
+"""The recorded state that a traced function read besides its arguments, compared at each call.
 
 Parameters, buffers, submodules, functions and other objects are compared by identity, plain values by value, lists and
-dictionaries item by item.  A change is a miss.
+dictionaries item by item.  Any change is a cache miss.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from symshape.tracing.state.places import Container, Keys, Place, same, same_ite
 
 
 class State:
-    """The state that one program was traced in; ``unchanged`` is what each call asks.
+    """The state that one program was traced in; each call asks ``unchanged``.
 
     Args:
-        places: what was read.
+        places: the places that were read.
         containers: lists, dictionaries, sets … that were read.
         begun: the functions that ran.
-        metadata: of the tensors among them, if that is known.
-        pinned: ids of objects that may not be exchanged for others like them (see ``replacement``); None for all.
+        metadata: the metadata of the tensors among them, if known.
+        pinned: ids of objects that may not be replaced by equivalent ones (see ``replacement``); None for all.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class State:
         self._known: set[tuple[int, Any]] | None = None
         self._metadata = Metadata(self._tensors()) if metadata is None else metadata
         self._checker: Checker | None = None
-        self._quick: Callable[[], bool] = bool  # a no
+        self._quick: Callable[[], bool] = bool  # always False until the checker is made
         self._quick_tensors: Callable[[], bool] = bool
 
     def _tensors(self) -> list[torch.Tensor]:
@@ -62,20 +62,20 @@ class State:
         return list({id(each): each for each in (*tensors, *items)}.values())
 
     def like(self, places: Iterable[Place], containers: Iterable[Container], of: Callable[[Any], Any]) -> State:
-        """The same state of other objects; ``of`` answers what stands for a tensor, with the metadata that it had."""
+        """Return this state for other objects; ``of`` returns the replacement of a tensor, with the same metadata."""
         return State(places, containers, self.begun, self.pinned, self._metadata.like(of))
 
     @property
     def empty(self) -> bool:
-        """Whether the function reads nothing that can change."""
+        """Return whether the function reads nothing that can change."""
         return not self.places and not self.containers
 
     def covers(self, other: State) -> bool:
-        """Whether this state compares everything that another one compares."""
+        """Return whether this state compares everything that another one compares."""
         return other._compared() <= self._compared()
 
     def _compared(self) -> set[tuple[int, Any]]:
-        """Where all places are that are compared, found when it is asked for first."""
+        """Return where all compared places are; computed when first asked."""
         known = self._known
         if known is None:
             known = {(id(place.owner), place.key) for place in self.places}
@@ -84,7 +84,7 @@ class State:
         return known
 
     def and_(self, other: State) -> State:
-        """What either compares; both hold now."""
+        """Return the state that compares everything in either state; both must hold now."""
         known = self._compared()
         places = [each for each in other.places if (id(each.owner), each.key) not in known]
         containers = [each for each in other.containers if (id(each.owner), "") not in known]
@@ -93,12 +93,12 @@ class State:
         return State((*self.places, *places), (*self.containers, *containers), begun, pinned)
 
     def metadata_holds(self, of: Callable[[Any], Any]) -> bool:
-        """Whether what stands for each tensor now has the metadata that the tensor had."""
+        """Return whether the current replacement of each tensor has the metadata that the tensor had."""
         return self._metadata.would_hold(of)
 
-    # -- the question of each call
+    # -- asked at each call
     def unchanged(self) -> bool:
-        """Whether every place still holds what it held when the program was traced."""
+        """Return whether every place still holds the value from the trace."""
         try:
             if self._quick() and self._quick_tensors():
                 return True
@@ -107,12 +107,12 @@ class State:
         return self._look()
 
     def make_ready(self) -> None:
-        """Makes what compares the places, unless it was asked before."""
+        """Make the checker of the places, unless there is one."""
         if self._checker is None:
             self.unchanged()
 
     def _look(self) -> bool:
-        """The answer where the quick one was no."""
+        """Return the exact answer after the quick check said no; make the checker if there is none."""
         checker, metadata = self._checker or self._make_checker(), self._metadata
         found = checker() and metadata.holds()
         self._quick, self._quick_tensors = checker.quick, metadata.quick
@@ -122,12 +122,12 @@ class State:
         cells, others = direct(self.places)
         empty = {id(each) for each in self.containers if isinstance(each.owner, dict) and not each.items}
         filled = [each for each in self.containers if id(each) not in empty]
-        hooks = [Hooks(each.owner) for each in self.containers if id(each) in empty]  # mostly: no order to compare
+        hooks = [Hooks(each.owner) for each in self.containers if id(each) in empty]  # mostly hooks, without an order
         self._checker = Checker(Places(cells, filled, hooks=hooks, others=others))
         return self._checker
 
     def changes(self) -> list[str]:
-        """What is different now, for people."""
+        """Return the names, for people, of the places that are different now."""
         found = [place.name for place in self.places if not _holds(place)]
         found += [each.name for each in self.containers if not same_items(each.read(), each.items)]
         names = {id(place.value): place.name for place in self.places if place.name not in found}
