@@ -1,4 +1,4 @@
-"""What a program wrote, for its calls to write again: the places, and the values as they were at its end."""
+"""The writes of a traced program that its calls repeat: the places, and their values at the end of the trace."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from symshape.tracing.state.reads import SYMBOLIC
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
 
-_MOST_ITEMS = 4096  # of a container that is read at each call
+_MOST_ITEMS = 4096  # items of a container that is read at each call
 
 
 @attrs.frozen(eq=False)
 class Change:
-    """What a program wrote in one place.
+    """One write of a program to one place.
 
     Attributes:
         variable: the place.
-        leaves: of the value.
-        tree: how they nest.
-        containers: the ids of lists and dictionaries in it that the program made.
-        text: what is wrong with it, where it cannot be repeated.
-        value: the value; of a container that is filled, a copy of its items; None where it is not to be looked at.
+        leaves: the pytree leaves of the value.
+        tree: the pytree structure of the value.
+        containers: the ids of the lists and dictionaries in the value that the program made.
+        text: the problem to report if the write cannot be repeated.
+        value: the value, or a copy of the items of a container that is filled; None if the value must not be read.
     """
 
     variable: Variable
@@ -51,16 +51,16 @@ class Changes:
     """The writes of a trace to Python objects, all of them undone.
 
     Args:
-        recorder: what the program read and wrote.
+        recorder: the recording of what the program read and wrote.
 
     Attributes:
-        problems: what cannot be repeated, in words.
-        changes: what perhaps can.
-        missing: what functions with a memo made.
-        unmade: what is wrong with objects among that, in words, unless they are made outside of the trace.
+        problems: the writes that cannot be repeated, in words.
+        changes: the writes that can perhaps be repeated.
+        missing: the results that functions with an ``lru_cache`` computed.
+        unmade: problems with objects in ``missing``, in words; no problems if those are made outside of the trace.
         given: the ids of lists and dictionaries among the arguments.
-        returned_arguments: which leaves of the result stand for which of those.
-        to_objects: whether something was written to an object among the arguments.
+        returned_arguments: by number of a leaf of the result, the argument container that the leaf stands for.
+        to_objects: a flag: the program wrote to an object among the arguments.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -79,29 +79,35 @@ class Changes:
         return _objects_outside(self._recorder)
 
     def is_kept(self, value: Any) -> bool:
-        """Whether an object was there before the trace, and every later call has the very same."""
+        """Return whether an object existed before the trace, so that every later call uses the very same object."""
         return id(value) in self._objects and id(value) not in self._stand_ins and not holds_symbolic(value)
 
     def returned(self, result: Any) -> list[str]:
-        """What is wrong with a result that has a list or dictionary in it that is kept outside, in words."""
+        """Return the problem, in words, if a result holds a list or dictionary that is stored outside the function."""
         outside = [each for _, each in containers_in(result) if id(each) in self._stand_ins or self.is_kept(each)]
         return (
             ["returns a list or dictionary that is kept outside the function; return a copy of it"] if outside else []
         )
 
     def to(self, leaves: Sequence[Any]) -> Sequence[Any]:
-        """The leaves of a call, where something was written to an object among them and a graph serves calls."""
+        """Return the leaves of a call if a graph serves calls and the program wrote to an object among them, or ()."""
         return leaves if self.to_objects and self._recorder.serves else ()
 
     def _are_keys_plain(self, value: Any) -> bool:
-        """Whether the keys of every dictionary in a value are the same in each call."""
+        """Return whether the keys of every dictionary in a value are the same in each call."""
         tables = (each for _, each in containers_in(value) if isinstance(each, dict) and not self.is_kept(each))
         return all(
             _is_plain(key) or self.is_kept(key) for each in (value, *tables) if isinstance(each, dict) for key in each
         )
 
     def add(self, variable: Variable | None, now: Any, text: str) -> None:
-        """A place holds another value at the end of the trace; None for one that no call can write."""
+        """Add the write to a place that holds another value at the end of the trace.
+
+        Args:
+            variable: the place; None if no call can write there.
+            now: the value at the end of the trace.
+            text: the problem to report if the write cannot be repeated.
+        """
         if variable is None or _holds_itself(now):
             self.problems.append(text)
             return
@@ -111,7 +117,7 @@ class Changes:
             value, is_leaf=lambda each: (each is not value or not filled) and self.is_kept(each)
         )
         inside = [id(each) for path, each in containers_in(value) if (path or not filled) and not self.is_kept(each)]
-        outside = self._stand_ins | self._objects.keys()  # of which a call would make a copy
+        outside = self._stand_ins | self._objects.keys()  # copies of these would be made by a call
         if not outside.isdisjoint(inside) or not self._are_keys_plain(value):
             self.problems.append(text)
             return
@@ -119,7 +125,7 @@ class Changes:
 
 
 def _objects_outside(recorder: Recorder) -> dict[int, Any]:
-    """By id, the objects outside that the program came upon, each of them a part of what every call compares."""
+    """Return, by id, the objects outside the program that it came upon; every call compares each of them."""
     places = (each.value for each in recorder.places if isinstance(each, (Cell, Attribute)))
     items = (item for each in recorder.containers for item in each.items)
     owners = (each.owner for each in recorder.containers)
@@ -127,7 +133,7 @@ def _objects_outside(recorder: Recorder) -> dict[int, Any]:
 
 
 def of_container(recorder: Recorder, container: Container) -> Variable | None:
-    """What writes the contents of a container; None where nothing can."""
+    """Return the variable that writes the contents of a container; None if nothing can write them."""
     owner = container.owner
     if type(owner) not in CONTAINERS or len(owner) > _MOST_ITEMS or owner is vars(os.environ)["_data"]:
         return None
@@ -135,7 +141,7 @@ def of_container(recorder: Recorder, container: Container) -> Variable | None:
 
 
 def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variable]:
-    """Those of certain places that the program read, and that can be read at each call; gradients in any case."""
+    """Return the places in ``wanted`` that the program read and each call can read; gradients are always included."""
     found: list[Variable] = []
     for place in recorder.places:
         if _is_gradient(place.owner, place.key) or (wanted and where_of(place) in wanted):
@@ -152,7 +158,7 @@ def variables_read(recorder: Recorder, wanted: Collection[Where]) -> list[Variab
 
 
 def items_but(container: Container, known: Collection[Where]) -> list[Place]:
-    """The places of a dictionary's items, and of its keys, but for items that are variables."""
+    """Return the places of a dictionary's keys and items, without the items whose places are in ``known``."""
     owner, items = container.owner, container.items
     if not isinstance(owner, dict):
         return []
@@ -163,7 +169,7 @@ def items_but(container: Container, known: Collection[Where]) -> list[Place]:
 
 
 def changing_floats(now: State, then: State) -> list[FloatPlace]:
-    """The places that two states compare and that hold different floats in them."""
+    """Return the places that two states compare and that hold different floats in them."""
     before = {(id(each.owner), each.key): each for each in then.places if isinstance(each, Cell)}
     pairs = [(before.get((id(each.owner), each.key)), each) for each in now.places if isinstance(each, Cell)]
     cells = [each for old, each in pairs if old is not None and _differ(old.value, each.value)]
@@ -185,7 +191,7 @@ def changing_floats(now: State, then: State) -> list[FloatPlace]:
 
 
 def changed_floats(then: State) -> list[FloatPlace]:
-    """The places that a state compares and that hold another float by now."""
+    """Return the places that a state compares and that hold another float now."""
     found: list[Variable] = []
     for each in then.places:
         if isinstance(each, Cell) and is_number(each.value) and _differ(each.value, each.read()):
@@ -223,7 +229,7 @@ def _variable(recorder: Recorder, place: Any) -> Variable | None:
 
 
 def of_slot(slot: Attribute) -> Variable:
-    """What writes an attribute that stands in no dictionary."""
+    """Return the variable that writes an attribute that is stored in no dictionary."""
     kind = variables.Gradient.of if _is_gradient(slot.owner, slot.key) else variables.SlotAttribute
     return kind(slot.owner, slot.key, slot.name)
 
@@ -233,7 +239,7 @@ def _is_gradient(owner: Any, key: Any) -> bool:
 
 
 def where_of(place: Any) -> Where:
-    """The place of a place, as a variable would have it."""
+    """Return the key of a place: the owner's id and the name, in the form in which a variable has it."""
     return id(place.owner), "" if isinstance(place.owner, types.CellType) else place.key
 
 
@@ -242,7 +248,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def may_grow(variable: Variable) -> bool:
-    """Whether a place can be read at each call because the program keeps its state in others like it."""
+    """Return whether a place may become a variable, read at each call, once another place of the program is one."""
     return isinstance(variable, (variables.DictionaryItem, variables.SlotAttribute, variables.ClosureVariable))
 
 
@@ -251,7 +257,7 @@ def _is_small(value: Any) -> bool:
 
 
 def same_order(before: Iterable[Any], now: Iterable[Any]) -> bool:
-    """Whether the keys that are in both come in the same order, and new ones after them."""
+    """Return whether the keys in both sequences keep their order, and all new keys come after them."""
     old = list(before)
     kept = set(old)
     new = list(now)
@@ -261,7 +267,7 @@ def same_order(before: Iterable[Any], now: Iterable[Any]) -> bool:
 
 
 def holds_symbolic(value: Any, seen: set[int] | None = None) -> bool:
-    """Whether a symbolic tensor or size is in a value, however nested; ``seen`` are containers looked into."""
+    """Return whether a value holds a symbolic tensor or size, however nested; ``seen`` are containers looked into."""
     if isinstance(value, SYMBOLIC):
         return True
     if not isinstance(value, (list, tuple, set, frozenset, Mapping)):
@@ -274,7 +280,7 @@ def holds_symbolic(value: Any, seen: set[int] | None = None) -> bool:
 
 
 def _holds_itself(value: Any, around: tuple[int, ...] = ()) -> bool:
-    """Whether a list or dictionary is in itself."""
+    """Return whether a list or dictionary contains itself."""
     if not isinstance(value, (*CONTAINERS, tuple)):
         return False
     if id(value) in around:

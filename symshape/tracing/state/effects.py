@@ -1,8 +1,8 @@
-"""What a part of a program changes in Python's state: a part that may not run, or run several times.
+"""Detection of writes to Python's state by a part of a program that may run never, once or several times.
 
-Each call writes again what the program as a whole wrote outside; of what one of its parts wrote nobody could say
-whether and how often.  So a part may write nowhere: not to what the recording came upon, nor to what its function
-reaches.
+Each call repeats the writes of the program as a whole to the state outside.  Whether and how often a part's writes
+must be repeated is unknown.  So a part may write nothing outside: neither to objects that the recording has read, nor
+to objects that its function reaches.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _OPERATORS = (OperatorBase, OpOverloadPacket, CustomOpDef)
-"""Torch notes in them where their kernels are, at their first call (private names, checked on 2.13)."""
+"""The operator types of torch, which store their kernels at their first call (private names, checked on 2.13)."""
 _MOST = 20_000  # objects that a function reaches
 
 
 class Effects:
-    """The state of a recording, and of all that a function reaches, as it is now.
+    """The current state of a recording, and of all objects that a function reaches, to compare with later.
 
     Args:
-        recorder: what the program read and wrote so far.
-        function: the part.
+        recorder: the recording so far.
+        function: the part of the program.
     """
 
     def __init__(self, recorder: Recorder, function: Callable[..., Any]) -> None:
@@ -49,7 +49,7 @@ class Effects:
         self._then = [_state(each) for each in self._reached]
 
     def since(self) -> Iterator[str]:
-        """What is different now, in words."""
+        """Yield the changes since then, in words."""
         recorder = self._recorder
         for namespace in list(recorder.namespaces.values()):
             yield from self._written(namespace)
@@ -90,12 +90,12 @@ def _same(then: Any, now: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two objects are equal plain values: those of an array's content are made anew at each look."""
+    """Return whether two objects are equal plain values; reading an array's content makes new objects each time."""
     return type(one) is type(other) and type(one) in (int, float, bool, str, bytes, tuple) and one == other
 
 
 def _state(value: Any) -> tuple[Any, ...]:
-    """What an object holds."""
+    """Return the contents of an object."""
     if isinstance(value, types.CellType):
         return _contents(value)
     if type(value) is SymbolicTensor:
@@ -113,7 +113,7 @@ def _contents(cell: types.CellType) -> tuple[Any, ...]:
 
 
 def _reached(function: Callable[..., Any]) -> Iterator[Any]:
-    """Cells, containers and objects with attributes that code of a function can reach without a global name."""
+    """Yield the cells, containers and objects with attributes that a function's code reaches without a global name."""
     waiting: list[Any] = [function]
     seen: set[int] = set()
     while waiting and len(seen) < _MOST:

@@ -1,7 +1,7 @@
-"""The containers that a function was called with: what it did to them, and which of them it gives back.
+"""The lists and dictionaries among a function's arguments: the function's changes to them, and returns of them.
 
-A graph is called with the tensors and numbers in them; the lists and dictionaries themselves it never sees.  Where it
-serves calls in the place of the function, they write to them (see ``calls/argument_writes.py``).
+A graph is called with the tensors and numbers inside the containers, and never sees the containers themselves.  If
+the graph serves calls instead of the function, those calls write to the containers (``calls/argument_writes.py``).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ADVICE = "which a graph would not do; return what is new instead"
 
 
 class Given:
-    """Positional and keyword arguments as a function is called with them while it is traced.
+    """The positional and keyword arguments with which a function is called while it is traced.
 
-    What it does to records among them is another's affair (``tracing/record_writes.py``).
+    Writes to records among them are handled elsewhere (``tracing/record_writes.py``).
 
     Args:
         args: positional arguments.
         kwargs: keyword arguments.
 
     Attributes:
-        containers: the ids of the lists and dictionaries among them.
+        containers: the ids of the lists, dictionaries and deques among them.
     """
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -50,10 +50,10 @@ class Given:
         return pytree.tree_flatten((tuple(self._args), dict(self._kwargs)), is_record)
 
     def writes(self, is_kept: Callable[[Any], bool]) -> list[Change]:
-        """What the lists and dictionaries hold that were changed; they are put back, so that ``changes`` sees the rest.
+        """Return the changed contents of lists and dictionaries, and restore the old ones for the checks that follow.
 
         Args:
-            is_kept: whether an object was there before the trace, and every later call has the very same.
+            is_kept: returns whether an object existed before the trace, so that every later call has the very same one.
         """
         changed = [(path, each, before) for path, each, before in self._before if not _same_items(each, before)]
         found = [self._change(path, each, before, is_kept) for path, each, before in changed]
@@ -78,7 +78,7 @@ class Given:
         return Change(contents, leaves, tree, tuple(made), f"changes {contents.name}")
 
     def returned(self, result: Any) -> tuple[Any, dict[int, Path]]:
-        """The result with None for each container that is given back, and which of its leaves stand for which."""
+        """Return the result with None for each argument container in it, and their paths by number of the leaf."""
         paths = self._paths
         leaves, tree = pytree.tree_flatten(result, lambda each: id(each) in paths)
         found = {position: paths[id(each)] for position, each in enumerate(leaves) if id(each) in paths}
@@ -87,7 +87,7 @@ class Given:
         return pytree.tree_unflatten([None if i in found else each for i, each in enumerate(leaves)], tree), found
 
     def changes(self, result: Any) -> list[str]:
-        """What is wrong with the arguments afterwards, or with the result, in words."""
+        """Return the problems with the arguments after the trace, or with the result, in words."""
         leaves, tree = self._flattened()
         same = len(leaves) == len(self._leaves) and all(map(_is, leaves, self._leaves))
         if tree != self._tree or not same:
@@ -98,7 +98,7 @@ class Given:
 
 
 def _same_items(now: Any, before: Any) -> bool:
-    if len(now) != len(before) or not all(map(_is, now, before)):  # of a dictionary, its keys
+    if len(now) != len(before) or not all(map(_is, now, before)):  # for dictionaries, ``map`` compares the keys
         return False
     return not isinstance(now, dict) or all(map(_is, now.values(), before.values()))
 

@@ -1,9 +1,9 @@
-"""The field ``.grad`` of tensors around a traced program: read, set and deleted by it, and filled by ``backward()``.
+"""The ``.grad`` of tensors outside a traced program, read and set by the program and filled by ``backward()``.
 
-So is the flag that says whether they require gradients, which programs turn off and on (the other player's, in a game).
+``requires_grad`` of such tensors is handled as well; programs turn it off and on (for the other player of a game).
 
-Autograd puts gradients into the leaves of its graph, past Python.  Here such a field is a slot of the tensor like any
-other: what was there is noted before the program, or autograd, touches it, and put back at the end of the trace.
+Autograd puts gradients into the leaves of its graph without running Python code.  Here ``.grad`` is treated as a slot
+of the tensor: its value is noted before the program or autograd touches it, and restored at the end of the trace.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _FIELD = "grad"
 _FLAG = "requires_grad"
 _plain: Any = torch.Tensor.grad
 Tell = Callable[..., None]
-"""Calls a function with the recording of this thread, if the program's own code runs, and these arguments."""
+"""The type of functions that call a function with this thread's recording and some arguments, if code is recorded."""
 
 
 class Gradients:
     """The gradients of tensors that a traced program did not make.
 
     Args:
-        tell: tells the recording.
-        read_first: takes the gradients of earlier calls that the program reads.
+        tell: calls a function with the recording.
+        read_first: collects the gradients of earlier calls that the program reads.
     """
 
     def __init__(self, tell: Tell, read_first: list[Gradient] | None = None) -> None:
@@ -44,7 +44,7 @@ class Gradients:
         self._read_first = [] if read_first is None else read_first
 
     def read(self, tensor: torch.Tensor) -> Any:
-        """``tensor.grad``."""
+        """Record the read of ``tensor.grad`` and return its value."""
         self._tell(_touch, tensor)
         found = _plain.__get__(tensor)
         if type(found) is torch.Tensor and found.layout is torch.strided:
@@ -52,16 +52,16 @@ class Gradients:
         return found
 
     def write(self, tensor: torch.Tensor, value: Any) -> None:
-        """``tensor.grad = value``."""
+        """Record the write ``tensor.grad = value`` and do it."""
         self._tell(_store, tensor)
         _plain.__set__(tensor, value)
 
     def delete(self, tensor: torch.Tensor) -> None:
-        """``del tensor.grad``: it is None then."""
+        """Record and do ``del tensor.grad``, which sets it to None."""
         self.write(tensor, None)
 
     def require(self, tensor: torch.Tensor, required: bool) -> bool:
-        """The tensor is told whether it requires gradients.  Answers whether it was told something else before."""
+        """Set ``requires_grad`` of a tensor, and record that.  Return whether it had another value before."""
         self._tell(_touch, tensor, _FLAG)
         if tensor.requires_grad is required:
             return False
@@ -71,9 +71,9 @@ class Gradients:
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
-        """Inside, ``backward()`` tells of the tensors that will get gradients.
+        """Return a context in which ``backward()`` records the tensors that will get gradients.
 
-        (Where torch's Python code hands over to the engine, a private name; checked on 2.11 to 2.13.)
+        (It replaces the private function through which torch's Python code calls the engine; checked on 2.11 to 2.13.)
         """
         namespace = vars(torch.autograd)
         engine, thread = namespace["_engine_run_backward"], threading.get_ident()
@@ -101,7 +101,7 @@ class Gradients:
 
 
 def leaves(outputs: Iterable[Any]) -> list[torch.Tensor]:
-    """The tensors that would get gradients if autograd ran backwards from some tensors or edges of its graph."""
+    """Return the tensors that would get gradients if autograd ran backwards from some tensors or edges of its graph."""
     with dispatch.DisableTorchFunction():
         waiting = [getattr(each, "grad_fn", None) or getattr(each, "node", None) for each in outputs]
         found = [each for each in outputs if isinstance(each, torch.Tensor) and each.grad_fn is None]
@@ -119,7 +119,7 @@ def leaves(outputs: Iterable[Any]) -> list[torch.Tensor]:
 
 
 def _touch(recorder: Recorder, tensor: torch.Tensor, field: str = _FIELD) -> None:
-    """The field is about to be read."""
+    """Record that the field of a tensor is about to be read."""
     name = f"{recorder.tensors.get(id(tensor), 'a tensor')}.{field}"
     _note(recorder, tensor, name, field)
     read_slot(recorder, tensor, field, name)
@@ -137,13 +137,13 @@ def _note(recorder: Recorder, tensor: torch.Tensor, name: str, field: str) -> No
 
 
 def _store(recorder: Recorder, tensor: torch.Tensor, field: str = _FIELD) -> None:
-    """The field is about to be set."""
+    """Record that the field of a tensor is about to be set."""
     _note(recorder, tensor, f"{recorder.tensors.get(id(tensor), 'a tensor')}.{field}", field)
     recorder.stored.add((id(tensor), field))
 
 
 def _accumulate(recorder: Recorder, leaf: torch.Tensor) -> None:
-    """Autograd is about to look whether there is a gradient, to add to it or to set one, and to call hooks."""
+    """Record that autograd is about to read a leaf's gradient, to write it, and to call the leaf's hooks."""
     _touch(recorder, leaf)
     _store(recorder, leaf)
     name = recorder.tensors.get(id(leaf), "a tensor")

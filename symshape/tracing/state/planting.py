@@ -1,4 +1,4 @@
-"""Stand-ins for the values of variables, while a function is traced that reads them."""
+"""Stand-ins that replace the values of variables while a function that reads the variables is traced."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from symshape.calls.variables import Contents, FloatPlace, InnerContainer, Varia
 from symshape.tracing.state.recorder import Recorder
 
 _planted_by = 0
-"""The thread whose trace has stand-ins in the world; 0 for none."""
+"""The id of the thread whose trace has put stand-ins into variables; 0 for none."""
 
 
 def is_planted_by_another() -> bool:
-    """Whether another thread's trace has stand-ins in the world: wait for its end, and read again."""
+    """Return whether another thread's trace has put stand-ins into variables: wait for its end, and read again."""
     return _planted_by not in (0, threading.get_ident())
 
 
 class Planted:
-    """Variables with what stands for their values in one trace."""
+    """The variables of one trace, with the stand-ins for their values."""
 
     def __init__(self, variables: Sequence[Variable], stand_ins: Sequence[Any]) -> None:
         self._pairs = list(zip(variables, stand_ins, strict=True))
@@ -30,7 +30,7 @@ class Planted:
 
     @contextmanager
     def in_the_world(self, recorder: Recorder) -> Iterator[None]:
-        """Inside, the variables hold their stand-ins; afterwards what they held before."""
+        """Return a context in which the variables hold their stand-ins; afterwards they hold their old values."""
         global _planted_by
         outer, _planted_by = _planted_by, threading.get_ident()
         try:
@@ -56,7 +56,7 @@ class Planted:
         """Write the values from before the trace to the variables.
 
         Args:
-            again: also where it was done: an undo that was repeated gives the variables their stand-ins again.
+            again: also if that was done already: a repeated undo has put the stand-ins into the variables again.
         """
         self._are_back = self._are_back and not again
         if not self._are_back:

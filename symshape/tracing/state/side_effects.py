@@ -1,7 +1,7 @@
-"""Side effects of a traced function: they are undone after the trace, so that each call can repeat them.
+"""The side effects of a traced function: undone after the trace, so that each call can repeat them.
 
-A graph repeats the tensor operations of a program and nothing else.  A change of Python's state is written down (see
-``changes``) for each call to repeat, or refused where no call could.
+A graph repeats the tensor operations of a program and nothing else.  A change of Python's state is noted for each call
+to repeat (see ``changes``), or refused if no call can repeat it.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _ADVICE = "a traced function must return its results (or write into a buffer in 
 _OF_PYTHON = frozenset({"__abstractmethods__", "_abc_impl", "__annotations__", "__builtins__", "__warningregistry__"})
 _SIZES = {f"_{sym}{what}_capsule" for sym in ("", "sym_") for what in ("sizes", "strides")}
 _NOTES = _OF_PYTHON | {"__dynamo_disable"} | _SIZES
-"""Names that Python and torch note things under.
+"""The names under which Python and torch store notes of their own.
 
-Torch notes that Dynamo leaves a function alone, at its first call, and on a wrapped tensor the sizes that it was told.
+Torch marks functions that Dynamo must skip, at their first call, and stores on a wrapped tensor the sizes that it read.
 """
 
 
 def undo(recorder: Recorder) -> Changes:
-    """Puts back what a trace changed; answers what that was."""
+    """Undo the changes of a trace to Python's state, and return them."""
     found = Changes(recorder)
     recorder.alone = recorder.alone and is_alone()
     for memo, before, keys, name in recorder.memos:
         now = memo.cache_info()
-        if now.misses != before.misses:  # it may hold symbolic tensors now, and who has them cannot be seen
+        if now.misses != before.misses:  # it may hold symbolic tensors now, and who else has them is unknown
             watched = recorder.stays_here and is_watched(memo)
             found.missing += missing_in(memo, name, keys) if watched else []
             made = take_back(memo, keys)
@@ -51,7 +51,7 @@ def undo(recorder: Recorder) -> Changes:
                 (found.unmade if watched else found.problems).append(
                     f"makes {made} that the memo of {name} keeps; call {name} once before"
                 )
-        if now.hits != before.hits:  # what it answered without computing it, it answers until it is cleared
+        if now.hits != before.hits:  # a result that was not computed again may differ once the cache is cleared
             recorder.from_memos = True
             recorder.place(filled(memo, grows=now.misses == before.misses))
     back: list[Callable[[], object]] = []
@@ -66,7 +66,7 @@ def undo(recorder: Recorder) -> Changes:
     for cell in recorder.cells:
         _undo_cell(recorder, cell, found, back)
     containers = [each for each in recorder.containers if not each.unchanged()]
-    for container in containers:  # first all values as they are now: one may hold another
+    for container in containers:  # first collect all current values: one container may hold another
         _add_container(recorder, container, found)
     for put in back:
         put()
@@ -79,10 +79,10 @@ def undo(recorder: Recorder) -> Changes:
 
 
 def _add_container(recorder: Recorder, container: Container, found: Changes) -> None:
-    """A container that holds something else: of a dictionary with the keys that it had, item by item."""
+    """Add the change of a container; of a dictionary with the same keys as before, the changes of its items."""
     owner, items, text = container.owner, container.items, _container_text(container)
     is_table = type(owner) in variables.CONTAINERS and isinstance(owner, dict)
-    if is_table and any(plain_key(key) is not key for key in owner):  # what was hashed is fixed
+    if is_table and any(plain_key(key) is not key for key in owner):  # symbolic sizes among keys are fixed by hashing
         variables.refill(owner, {plain_key(key): value for key, value in owner.items()})
     whole = of_container(recorder, container)
     if not isinstance(whole, variables.Contents) or not isinstance(owner, dict) or tuple(owner) != items[::2]:
@@ -94,7 +94,7 @@ def _add_container(recorder: Recorder, container: Container, found: Changes) -> 
 
 
 def _is_own(recorder: Recorder, owner: Any, key: Any, now: Any) -> bool:
-    """Whether a difference is the program's: see ``stores``."""
+    """Return whether a difference is the program's: see ``stores``."""
     return recorder.alone or (id(owner), key) in recorder.stored or holds_symbolic(now)
 
 
@@ -107,7 +107,7 @@ def _undo_namespace(
 ) -> None:
     owner, before = namespace.owner, namespace.before
     where = namespace.kind or owner
-    for key in stored.get(id(where), ()):  # stored, and the same as before: a later call may find another value there
+    for key in stored.get(id(where), ()):  # stored, but the same as before: a later call may find another value
         if (then := before.get(key, MISSING)) is owner.get(key, MISSING) and not holds_symbolic(then):
             recorder.place(Cell(owner, key, then, _name(namespace, key)))
     if namespace.unchanged():
@@ -129,11 +129,11 @@ def _undo_namespace(
         back.append(functools.partial(_put_back, namespace, key, then))
         name = _name(namespace, key)
         variable: Variable | None = None
-        if namespace.kind is not None:  # what was not seen to be stored there may have been read as it was before
+        if namespace.kind is not None:  # a value stored without a record may have been read as it was before
             variable = variables.ClassAttribute(namespace.kind, key, name) if now is not MISSING and is_stored else None
         elif isinstance(owner, dict) and (namespace.own or is_stored) and not namespace.given and ordered:
             variable = variables.DictionaryItem(owner, key, name)
-            if now is MISSING:  # deleting asks whether it is there
+            if now is MISSING:  # deleting reads whether the name is there
                 recorder.place(Cell(owner, key, then, name))
         found.to_objects |= namespace.given
         shown = name if namespace.name else _name_at_top(recorder, owner, key)
@@ -141,7 +141,7 @@ def _undo_namespace(
 
 
 def _was_exchanged(recorder: Recorder, namespace: Namespace, key: Any, then: Any, now: Any) -> bool:
-    """Whether torch had put something of the trace there when we came by first, and has put back what was there."""
+    """Return whether torch had put an object of the trace there at the first read, and has restored the old value."""
     owner = id(namespace.owner)
     ours = (
         not recorder.planted.isdisjoint(((owner, key), (owner, ""))) or owner in recorder.stand_ins or namespace.given
@@ -150,7 +150,7 @@ def _was_exchanged(recorder: Recorder, namespace: Namespace, key: Any, then: Any
 
 
 def _held_symbolic(recorder: Recorder, value: Any, around: tuple[int, ...] = ()) -> bool:
-    """Whether a value held something of the trace before it changed, but what a variable gave to a container."""
+    """Return whether a value held an object of the trace before it changed, except one planted for a variable."""
     if type(value) not in variables.CONTAINERS:
         return holds_symbolic(value)
     if (id(value), "") in recorder.planted or id(value) in around:
@@ -197,7 +197,7 @@ def _undo_cell(recorder: Recorder, cell: Cell, found: Changes, back: list[Callab
 
 
 def _put_back(namespace: Namespace, key: Any, then: Any) -> None:
-    """Gives an entry its old value; the attributes of a class are set on the class."""
+    """Restore the old value of an entry; the attributes of a class are set on the class."""
     owner = namespace.owner
     if isinstance(owner, types.MappingProxyType):
         if then is MISSING:
@@ -218,7 +218,7 @@ def _put_slot_back(slot: Attribute) -> None:
 
 
 def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
-    """What nobody put back: attributes that stand in no dictionary, and what another thread changed."""
+    """Yield the changes that were not undone: attributes outside of dictionaries, and writes of other threads."""
     if isinstance(place, Keys):
         return
     if not same(now := place.read(), place.value):
@@ -238,7 +238,7 @@ def _container_text(container: Container) -> str:
 
 
 def _problem(where: str, then: Any, now: Any) -> str:
-    """What is wrong with a place that held one value before the trace and holds another now."""
+    """Return the problem, in words, with a place whose value the trace has changed."""
     if holds_symbolic(now):
         return f"stores a tensor or a size in {where}; {_ADVICE}"
     return _changes(where, _text(then), _text(now))
@@ -258,7 +258,7 @@ def _changes(where: str, then: str, now: str) -> str:
 
 
 def undo_gradients(tensors: Iterable[torch.Tensor]) -> list[str]:
-    """Takes away gradients that ``backward()`` left on tensors while tracing; answers what was wrong, in words."""
+    """Remove the gradients that ``backward()`` left on tensors while tracing; return the problem, in words."""
     problems: list[str] = []
     for tensor in tensors:
         if tensor.is_leaf and tensor.requires_grad and type(tensor.grad) is SymbolicTensor:
@@ -268,16 +268,16 @@ def undo_gradients(tensors: Iterable[torch.Tensor]) -> list[str]:
 
 
 def refuse(problems: list[str], name: str, arguments: Iterable[Any] = ()) -> None:
-    """Raises the first problem, if there is one.
+    """Raise the first problem, if there is one.
 
     Args:
-        problems: in words.
-        name: of the function.
-        arguments: objects among which are those that were written to, if any were.
+        problems: the problems, in words.
+        name: the name of the function.
+        arguments: objects that may have been written to.
 
     Raises:
         UnsupportedError: naming the function and what it does.
-        ReadOtherwise: from now on it need not be refused.
+        ReadOtherwise: instead, if the objects are split into their attributes from now on; a new trace may work.
     """
     if problems:
         new = [each for each in arguments if flatten_from_now_on(each)]
