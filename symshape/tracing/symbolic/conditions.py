@@ -1,4 +1,4 @@
-"""What a condition says, part by part; and one that always holds."""
+"""Analysis of conditions: split them into conjunctions, and recognise one that always holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LARGEST = 2**63 - 1
 
 
 def always_fits(condition: Term) -> bool:
-    """Whether it says that one quantity is at most 2**63 - 1: torch asks so of each full slice, and sizes are int64."""
+    """Return whether a condition says ``x <= 2**63 - 1``: torch asks that of each full slice, and sizes are int64."""
     if condition.op is not Op.LE:
         return False
     constant, items = arithmetic.split(condition.args[0])
@@ -17,7 +17,7 @@ def always_fits(condition: Term) -> bool:
 
 
 def parts_of(condition: Term) -> list[Term]:
-    """A condition as a conjunction.
+    """Return the conjuncts of a condition.
 
     ``a and b`` gives both, ``x*y != 0`` gives ``x != 0`` and ``y != 0``, ``x == min(x, c)`` gives ``x <= c``.
     """

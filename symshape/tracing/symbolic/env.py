@@ -1,8 +1,8 @@
-"""The shape environment: symbols, their hints, what is known of them, and the guards that a trace leaves.
+"""The shape environment: symbols, their hints, the known facts about them, and the guards that a trace leaves.
 
-Asking is separate from recording.  ``known`` never records; ``evaluate`` answers from the facts if they settle the
-question and otherwise from the hint, which leaves a guard; ``check`` is ``torch._check``.  Answers that were proven
-stay proven because facts only grow, so they are kept in one dictionary for the life of the environment.
+Asking is separate from recording.  ``known`` never records.  ``evaluate`` answers from the facts if they settle the
+question; otherwise it answers from the hint, which leaves a guard.  ``check`` is ``torch._check``.  Facts only grow, so
+proven answers stay proven; they are kept in one dictionary for the life of the environment.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ _EXACT = 2**52
 
 
 class ShapeEnv:
-    """Symbols and facts of one trace; the only mutable part of integer reasoning.
+    """The symbols and facts of one trace; the only mutable part of integer reasoning.
 
     Attributes:
-        symbols: by name, in order of creation.
+        symbols: the symbols by name, in order of creation.
         hints: the values of the backed symbols in the example call.
-        facts: what is known now.
-        guards: what the trace assumed of its inputs, in order.
-        demanded: those of them without which an op or a ``torch._check`` raises.
+        facts: the current facts.
+        guards: the assumptions of the trace about its inputs, in order.
+        demanded: the guards without which an op or a ``torch._check`` raises.
         nodes: makes the nodes that torch and the rules compute with.
-        for_torch: what torch finds as ``node.shape_env``.
+        for_torch: the object that torch finds as ``node.shape_env``.
         on_assertion: called with each run-time assertion (a check on unbacked symbols).
-        may_begin_again: whether a run that fails here may be begun anew, in eager.
-        for_finite: what holds of a condition where data are finite, if it asks that and nothing else.
-        unscaled: so of a comparison of numbers that tell whether something overflowed as it was unscaled; asserts it.
-        data: what is known of floats that come of data.
-        presumed: what was taken for granted of data, as what is nearly always so, in words.
-        readings: of unbacked symbols, how each is read off what the op returned that it was born in: ``.size(0)``.
+        may_begin_again: returns whether a run whose assertion fails here may be repeated in eager.
+        for_finite: returns the truth of a condition for finite data, if it is a question about finiteness; else None.
+        unscaled: returns, and asserts, the answer to a question whether unscaled gradients overflowed; else None.
+        data: the knowledge about floats that come from data.
+        presumed: the data assumptions of the trace, in words.
+        readings: by unbacked symbol: how to read it from the result of the op that made it, as in ``.size(0)``.
         partial: floats that other calls may be unable to compute.
-        at: the user's line that asks, where it is not the one that is running.
+        at: the user's line to blame, if it is not the running one.
         current_op: the name of the op whose rule is running, for origins.
         current_rule: the name of that rule.
     """
@@ -90,11 +90,11 @@ class ShapeEnv:
         self._hint_memo: dict[Term, int | bool | None] = {}
         self._true: set[Term] = {boolean.TRUE}
         self._undecided: dict[Term, Facts] = {}
-        self._numbers: set[Term] = set()  # symbols that are no sizes, but any integer
+        self._numbers: set[Term] = set()  # symbols that may be any integer, unlike sizes
 
     # -- symbols
     def new_symbol(self, name: str, hint: int, source: Source, dim: Dim | Policy) -> IntNode:
-        """A backed symbol for an input size, bounded as its ``Dim`` says; the bounds become guards."""
+        """Make a backed symbol for an input size, with the bounds of its ``Dim``; the bounds become guards."""
         term = arithmetic.symbol(name)
         policy = dim.policy if isinstance(dim, Dim) else dim
         self.symbols.add(Symbol(term, hint, (source,), policy))
@@ -112,11 +112,11 @@ class ShapeEnv:
         return self.nodes.int_node(term)
 
     def declare(self, condition: Term, reason: str) -> None:
-        """A guard that no line of the program asked for: what the trace takes for granted of its inputs."""
+        """Record a guard that no line of the program asked for: an assumption of the trace about its inputs."""
         self._assume(condition, Origin(file="", line=0, text=reason, rule="layout"))
 
     def new_integer(self, name: str, hint: int, source: Source, policy: Policy) -> IntNode:
-        """A backed symbol for an integer argument: any integer, not only a size."""
+        """Make a backed symbol for an integer argument, which may be any integer, unlike a size."""
         term = arithmetic.symbol(name)
         self.symbols.add(Symbol(term, hint, (source,), policy))
         self.facts = self.facts.with_symbol(term, None, None)
@@ -126,7 +126,7 @@ class ShapeEnv:
     def new_unbacked(
         self, lower: Any = 0, upper: Any = None, *, description: str = "", source: Source | None = None
     ) -> IntNode:
-        """An unbacked symbol with ``lower <= u <= upper`` (sizes, symbolic or not; None is unbounded)."""
+        """Make an unbacked symbol with ``lower <= u <= upper`` (symbolic or not; None is unbounded)."""
         name = self.symbols.unbacked_name()
         term = arithmetic.symbol(name)
         sources = () if source is None else (source,)
@@ -147,12 +147,12 @@ class ShapeEnv:
         return self.nodes.int_node(term)
 
     def new_float(self) -> FloatNode:
-        """An unbacked float (the value of a tensor element)."""
+        """Make an unbacked float (the value of a tensor element)."""
         return self.nodes.float_node(FloatTerm("symbol", symbol=self.symbols.float_name()))
 
     # -- hints
     def hint(self, term: Any) -> Any:
-        """The value in the example call; None where it depends on unbacked symbols."""
+        """Return the value in the example call; None if it depends on unbacked symbols."""
         if isinstance(term, FloatTerm):
             if term.unbacked() or any(symbol.name not in self.hints for symbol in term.symbols()):
                 return None
@@ -168,7 +168,7 @@ class ShapeEnv:
 
     # -- questions
     def known(self, condition: Term) -> bool:
-        """Whether ``condition`` holds for certain.  Never records, never asks SymPy or Z3."""
+        """Return whether ``condition`` holds for certain.  Never record anything, never ask SymPy or Z3."""
         if condition in self._true or always_fits(condition):
             return True
         if condition is boolean.FALSE or self._undecided.get(condition) is self.facts:
@@ -180,9 +180,9 @@ class ShapeEnv:
         return False
 
     def evaluate(self, condition: Term, raises: type[Exception] | None = None) -> bool:
-        """The truth of ``condition`` in this trace; a guard is left where the facts do not settle it.
+        """Return the truth of ``condition`` in this trace; record a guard if the facts do not settle it.
 
-        ``raises``: what Python raises where it holds.
+        ``raises``: the error that Python raises if the condition holds.
 
         Raises:
             DataDependentError: it depends on unbacked symbols and the facts do not settle it.
@@ -207,11 +207,12 @@ class ShapeEnv:
         return bool(hint)
 
     def _go_on(self, condition: Term, negated: Term, raises: type[Exception] | None) -> bool:
-        """The truth that only data tell, where the program does nothing but raise for the other one, or torch asks for
-        one that usually holds: asserted.
+        """Return, and assert, a truth that depends on data, if the program only raises otherwise or torch asks.
+
+        When torch itself asks, the answer is the one that usually holds.
 
         Raises:
-            DataDependentError: the program goes on either way.
+            DataDependentError: the program continues either way.
         """
         way = raising_branches.way_on() if raises is None or raising_branches.is_caught() else (False, raises)
         if way is None:
@@ -219,7 +220,7 @@ class ShapeEnv:
                 if self._guarded(chosen):
                     return chosen is condition
             answer = self.data.holds(condition)
-            if answer is not None:  # each call is asked
+            if answer is not None:  # each call checks this answer
                 self.facts = self.facts.assume(condition if answer else negated)
                 self._true.add(condition if answer else negated)
                 return answer
@@ -234,7 +235,7 @@ class ShapeEnv:
         return truth
 
     def _guarded(self, condition: Term) -> bool:
-        """Record guards on sizes under which ``condition`` holds whatever the data; False if no guards are found."""
+        """Record guards on sizes under which ``condition`` holds for all data; return False if none are found."""
         found = for_all(condition, self.facts, self.hints)
         if found is None:
             return False
@@ -243,7 +244,7 @@ class ShapeEnv:
         return True
 
     def _usual(self, condition: Term) -> tuple[bool | None, str]:
-        """What is nearly always so, and what that means."""
+        """Return the usual truth of a condition on data (None if there is none), and the assumption in words."""
         answer = usual(self, condition)
         if answer is not None:
             return answer, "what data select is taken for several elements here"
@@ -253,14 +254,14 @@ class ShapeEnv:
         return self.for_finite(condition), "data are taken to be finite here"
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
-        """PyTorch's ``guard_or_false`` / ``guard_or_true``: ``fallback`` where unbacked symbols leave it open."""
+        """Return the truth of ``condition``, or ``fallback`` if unbacked symbols leave it open (``guard_or_false``)."""
         if self.hint(condition) is not None:
             return self.evaluate(condition)
         answer = ask(self.facts, condition)
         return fallback if answer is None else answer
 
     def check(self, condition: Term, message: Message = "") -> None:
-        """``torch._check``: where ``condition`` does not hold the program is wrong.
+        """Check ``condition`` like ``torch._check``: the program is wrong if it does not hold.
 
         Raises:
             ProgramError: it does not hold in this trace.
@@ -271,9 +272,10 @@ class ShapeEnv:
             raise ProgramError(f"{text or f'{condition} does not hold'} (at {where})")
 
     def expect_true(self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError) -> bool:
-        """Asserts ``condition``: a guard if it is about inputs, else a run-time assertion; False if it cannot hold.
+        """Assert ``condition``, by a guard or a run-time assertion; return False if it cannot hold.
 
-        ``error``: what the program raises where it does not hold; the error of the graph is one of that class too.
+        A condition on inputs becomes a guard, any other a run-time assertion.  ``error`` is the error that the program
+        raises if the condition does not hold; the error of the graph is one of that class too.
         """
         if condition in self._true:
             return True
@@ -294,9 +296,9 @@ class ShapeEnv:
         return answer is not False
 
     def exact_as_float(self, term: Term) -> bool:
-        """Whether a float holds ``term`` exactly, and quotients of it compare as fractions do.
+        """Return whether a float holds ``term`` exactly, so that quotients of it compare as fractions do.
 
-        What is made of sizes alone is taken for small enough; other integers are guarded to be, or checked in each run.
+        A term of sizes alone is assumed to be small enough.  Other integers are guarded to be, or checked in each run.
         """
         if not term.symbols & self._numbers:
             return term.op is not Op.CONST or abs(term.value) < _EXACT
@@ -306,7 +308,7 @@ class ShapeEnv:
         return self.evaluate(small)
 
     def specialize(self, term: Term, reason: str = "") -> int:
-        """The value of ``term``, which the program turned into a plain integer; a guard fixes it.
+        """Return the value of ``term``, which the program turned into a plain integer; a guard fixes it.
 
         Raises:
             DataDependentError: it depends on unbacked symbols and the facts do not fix it.
@@ -328,7 +330,7 @@ class ShapeEnv:
         return value  # type: ignore[no-any-return]
 
     def specialize_float(self, term: FloatTerm | float) -> float:
-        """The value of a float that the program branches on; the sizes in it are fixed by guards."""
+        """Return the value of a float that the program branches on; the sizes in it are fixed by guards."""
         if isinstance(term, float):
             return term
         found = self.data.fixed(term) if term.unbacked() else {}
@@ -340,11 +342,11 @@ class ShapeEnv:
 
     # -- recording
     def origin(self) -> Origin:
-        """The user's line that is asking, with the op and the rule that ask for it."""
+        """Return the user's line that is asking, with the op and the rule that ask."""
         return self.at or origin(self.current_op, self.current_rule)
 
     def _assume(self, condition: Term, where: Origin) -> None:
-        """Records what ``condition`` says beyond the facts: one guard for each part of a conjunction that is new."""
+        """Record the parts of ``condition`` that the facts do not imply: one guard for each part of the conjunction."""
         parts = [part for each in parts_of(condition) for part in parts_of(tidy(self.known, each))]
         for part in parts:
             if part is not condition and ask(self.facts, part, only=True):
@@ -358,7 +360,7 @@ class ShapeEnv:
 
 @contextmanager
 def apart(env: ShapeEnv) -> Iterator[None]:
-    """Inside, a part of the program is traced that may not run: of what is found out there guards alone stay."""
+    """Return a context for a part of a program that may not run: afterwards only guards remain of its facts."""
     facts, true, number = env.facts, env._true.copy(), len(env.guards)
     try:
         yield

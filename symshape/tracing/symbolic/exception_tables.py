@@ -1,7 +1,7 @@
-"""What Python's exception tables say of a place in code: whether what is raised there may be caught, and by whom.
+"""Reads of CPython's exception tables: whether an exception raised at a place in code may be caught, and where.
 
-Besides those of a program there are handlers that Python writes itself and that raise again: what ends a ``with``, and,
-from Python 3.12 on, what clean up after a generator or a comprehension, which is part of the code around it there.
+Besides a program's own handlers there are handlers that Python adds and that raise again.  They end a ``with``.  From
+Python 3.12 on they also clean up after a generator or a comprehension, which is part of the code around it there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _STOP_ITERATION = 3  # INTRINSIC_STOPITERATION_ERROR
 
 
 def is_handled(code: CodeType, offset: int) -> bool:
-    """Whether what is raised there may be caught in the same code: by a handler that does not only clean up."""
+    """Return whether an exception raised at ``offset`` may be caught in the same code, except by clean-up handlers."""
     if not dis._parse_exception_table(code):  # type: ignore[attr-defined]
         return False
     instructions = list(dis.get_instructions(code))
@@ -23,7 +23,7 @@ def is_handled(code: CodeType, offset: int) -> bool:
 
 
 def names_of_comprehensions(frame: FrameType) -> frozenset[str]:
-    """The variables of comprehensions that a frame is in, which its other lines cannot read."""
+    """Return the variables of the comprehensions that a frame is in, which its other lines cannot read."""
     code, found = frame.f_code, set[str]()
     if not dis._parse_exception_table(code):  # type: ignore[attr-defined]
         return frozenset()
@@ -41,7 +41,7 @@ def names_of_comprehensions(frame: FrameType) -> frozenset[str]:
 
 
 def _handlers(code: CodeType, offset: int, instructions: Sequence[dis.Instruction]) -> Iterator[int]:
-    """Where the handlers begin that get what is raised there, one after the other if each raises it again."""
+    """Yield the offsets of the handlers of an exception at ``offset``, outwards, while each one raises it again."""
     entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
     raised: int | None = offset
     seen = set[int]()
@@ -57,7 +57,7 @@ def _handlers(code: CodeType, offset: int, instructions: Sequence[dis.Instructio
 
 
 def _ends_of_with(instructions: Sequence[dis.Instruction]) -> set[int]:
-    """Where handlers begin that only end a ``with``, or clean up after one."""
+    """Return the offsets of handlers that only end a ``with``, or clean up after one."""
     found: set[int] = set()
     for i, each in enumerate(instructions[:-1]):
         after = instructions[i + 1].opname
@@ -69,9 +69,9 @@ def _ends_of_with(instructions: Sequence[dis.Instruction]) -> set[int]:
 
 
 def _clean_ups(instructions: Sequence[dis.Instruction]) -> set[int]:
-    """Where handlers begin that make a StopIteration another error, or give the names of a comprehension back."""
+    """Return the offsets of handlers that only convert a StopIteration, or restore the variables of a comprehension."""
     found: set[int] = set()
-    whole = True  # whether from here on nothing is done but that
+    whole = True  # whether only such instructions follow
     for each in reversed(instructions):
         if each.opname == "RERAISE":
             whole = True

@@ -1,4 +1,4 @@
-"""What torch asks of ``node.shape_env``: the few questions that its own code puts to an environment."""
+"""The interface of ``node.shape_env`` that torch uses: the few questions that its own code asks an environment."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 
 class QuestionsOfTorch:
-    """An environment as torch (2.11 to 2.14) knows it."""
+    """The environment as torch (2.11 to 2.14) sees it."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
 
     def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
-        """The value of a node, guarded; ``fallback_value`` where unbacked symbols leave it open."""
+        """Return the value of a node, guarded; or ``fallback_value`` if unbacked symbols leave it open."""
         if isinstance(node, BoolNode):
             return (
                 self._env.evaluate(node.term)
@@ -28,7 +28,7 @@ class QuestionsOfTorch:
         return node.guard_int() if isinstance(node, IntNode) else node.guard_float()
 
     def _maybe_evaluate_static(self, expression: Any, **_: Any) -> Any:
-        """The value of the expression of a node where it is certain; else None."""
+        """Return the value of a node's expression if it is certain; else None."""
         term = getattr(expression, "term", None)
         if not isinstance(term, Term):
             return None

@@ -1,7 +1,7 @@
-"""Keys that a program makes of sizes: ``{x.shape[0] / 2: x}``.
+"""Dictionary keys that a program computes from sizes: ``{x.shape[0] / 2: x}``.
 
-To put a number into a dictionary is to hash it, and a guard fixes it then; the object in the dictionary is symbolic
-still.  No call but the traced one may get it.
+To put a number into a dictionary is to hash it, and a guard fixes the number then.  The key object in the dictionary is
+still symbolic.  No call except the traced one may get that object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _NUMBERS: dict[type, Callable[[Any], Any]] = {torch.SymInt: int, torch.SymFloat:
 
 
 def plain_key(key: Any) -> Any:
-    """A key, or tuples, lists and frozen sets of keys, with plain numbers for symbolic ones; a guard fixes those.
+    """Return a key, or nested tuples, lists and frozen sets of keys, with plain numbers for symbolic ones.
+
+    A guard fixes each symbolic number.
 
     >>> plain_key((1, ["a", 2.5]))
     (1, ['a', 2.5])
@@ -33,7 +35,7 @@ def plain_key(key: Any) -> Any:
 
 
 def with_plain_keys(tree: pytree.TreeSpec) -> pytree.TreeSpec:
-    """A nesting with plain numbers for the symbolic ones among its keys."""
+    """Return a pytree structure with plain numbers for the symbolic ones among its keys."""
     if tree.is_leaf():
         return tree
     before = tree.children()

@@ -10,21 +10,21 @@ from symshape.graph.float_terms import FloatTerm
 
 
 class Environment(Protocol):
-    """What is needed of one here."""
+    """The part of an environment that is used here."""
 
     def hint(self, term: Any) -> Any:
-        """The value in the example call."""
+        """Return the value in the example call."""
 
     def origin(self) -> Origin:
-        """The user's line that is asking."""
+        """Return the user's line that is asking."""
 
 
 class PartialNumbers:
-    """Those of one trace.
+    """The floats of one trace that other calls may be unable to compute.
 
     Attributes:
-        of_sizes: those that guards can speak of, and where the program computes them.
-        on_data: called with each of the others.
+        of_sizes: the floats of sizes alone, which guards can check, and where the program computes them.
+        on_data: called with each other float.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -33,7 +33,7 @@ class PartialNumbers:
         self.on_data: Callable[[FloatTerm], None] | None = None
 
     def add(self, term: FloatTerm) -> None:
-        """The program computes it here; it may never use it."""
+        """Note that the program computes a float here, even if it never uses the float."""
         if not term.unbacked() and all(self._env.hint(each) is not None for each in term.symbols()):
             self.of_sizes.append((term, self._env.origin()))
         elif self.on_data is not None:

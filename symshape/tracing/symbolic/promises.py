@@ -1,4 +1,4 @@
-"""What the caller declared of dimensions, compared with what the trace made of them."""
+"""Check after a trace that dimensions declared dynamic have stayed dynamic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 
 
 def check_promises(env: ShapeEnv) -> None:
-    """After the trace: no symbol that was declared dynamic may have been fixed to one value.
+    """Raise an error if the trace fixed a symbol that was declared dynamic to one value.
 
     Raises:
         ConstraintViolation: with the declared dimension, the value, and the guards that fix it.

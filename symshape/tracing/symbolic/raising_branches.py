@@ -1,7 +1,7 @@
 """Branches of a program that only raise: ``if bad.any(): raise ValueError(...)``, ``assert fine``.
 
-Where only data tell which way a program goes, and one way does nothing but raise, the other way is the program; that it
-is taken is asserted when the graph runs, with an error of the program's own class.
+If only data decide a branch, and one way does nothing but raise, the trace follows the other way.  That way is
+asserted when the graph runs, with an error of the program's own class.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from symshape.user_code import is_ours, is_users
 JUMPS = {
     "POP_JUMP_FORWARD_IF_FALSE": False,  # Python 3.11
     "POP_JUMP_FORWARD_IF_TRUE": True,
-    "POP_JUMP_BACKWARD_IF_FALSE": False,  # so too, at the end of a loop
+    "POP_JUMP_BACKWARD_IF_FALSE": False,  # the same, at the end of a loop
     "POP_JUMP_BACKWARD_IF_TRUE": True,
-    "POP_JUMP_IF_FALSE": False,  # later ones
+    "POP_JUMP_IF_FALSE": False,  # later versions
     "POP_JUMP_IF_TRUE": True,
 }
-"""Instructions that branch by a truth, and the truth that jumps."""
+"""The instructions that branch on a truth, each with the truth for which it jumps."""
 ON_THE_WAY = ("UNARY_NOT", "TO_BOOL", "EXTENDED_ARG")
-"""Those between a question and its branch."""
-_RECORDED = ("_load_global", "load_global")  # what loads a name in code that is recorded (state/hooks, or in C++)
+"""The instructions that may be between a question and its branch."""
+_RECORDED = ("_load_global", "load_global")  # they load a name in recorded code (state/hooks, or C++)
 _MANY = 400  # instructions of a message
 _AS_A_BOOL = 16  # in the argument of COMPARE_OP
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "RERAISE", "SEND", "RETURN_GENERATOR")
@@ -36,9 +36,9 @@ _STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_NAME", "STORE_DE
 
 
 def way_on() -> tuple[bool, type[Exception]] | None:
-    """Which truth lets the program go on, and the class of what it raises else; None where both ways go on.
+    """Return the truth for which the program continues, and the class of the error otherwise; None if both continue.
 
-    To be called while the program asks for the truth of something: it stands at a jump.
+    Call this while the program asks for the truth of an object: its current instruction leads to a jump.
     """
     frame = asking()
     if frame is None:
@@ -62,19 +62,19 @@ def way_on() -> tuple[bool, type[Exception]] | None:
 
 
 def leads_to_a_branch(instruction: dis.Instruction) -> bool:
-    """Whether an instruction asks for a truth on the way to a branch: a comparison does so itself in Python 3.13."""
+    """Return whether an instruction is on the way from a question to a branch; in Python 3.13 also a comparison."""
     if instruction.opname == "COMPARE_OP":
         return sys.version_info >= (3, 13) and bool((instruction.arg or 0) & _AS_A_BOOL)
     return instruction.opname in ON_THE_WAY
 
 
 def is_caught() -> bool:
-    """Whether the program might catch what it raises where it stands."""
+    """Return whether the program might catch an exception that it raises at its current line."""
     return _is_caught(asking())
 
 
 def asking() -> FrameType | None:
-    """The frame that asks for a truth: the first that is not ours, nor that of torch's symbolic numbers."""
+    """Return the frame that asks for a truth: the first one outside symshape and torch's symbolic numbers."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (is_ours(frame.f_code.co_filename) or frame.f_code.co_filename == torch.__file__):
         frame = frame.f_back
@@ -82,7 +82,7 @@ def asking() -> FrameType | None:
 
 
 def _raised(frame: FrameType, instructions: Sequence[dis.Instruction], start: int) -> type[Exception] | None:
-    """The class of error that the code from here raises, whatever happens; None if it may do anything else."""
+    """Return the class of the error that the code from ``start`` always raises; None if it may do anything else."""
     found: type[Exception] | None = None
     before = None
     for each in instructions[start : start + _MANY]:
@@ -102,7 +102,7 @@ def _raised(frame: FrameType, instructions: Sequence[dis.Instruction], start: in
 
 
 def _is_caught(frame: FrameType | None) -> bool:
-    """Whether the program might catch what it raises here: then it may go on."""
+    """Return whether the program might catch an exception raised here, and then continue."""
     while frame is not None and not (frame.f_code.co_name == "_run" and is_ours(frame.f_code.co_filename)):
         if is_users(frame.f_code.co_filename) and is_handled(frame.f_code, frame.f_lasti):
             return True

@@ -1,4 +1,4 @@
-"""The symbols of one trace: their names, their values in the example call, where they are read."""
+"""The symbols of one trace: their names, their values in the example call, and the inputs they are read from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symshape.graph.program import Symbol
 
 
 class Symbols(Mapping[str, Symbol]):
-    """Symbols by name, in order of creation.
+    """The symbols by name, in order of creation.
 
     Attributes:
         hints: the values of the backed symbols in the example call.
@@ -33,30 +33,30 @@ class Symbols(Mapping[str, Symbol]):
         return len(self._symbols)
 
     def add(self, symbol: Symbol) -> None:
-        """One more symbol."""
+        """Add a symbol."""
         self._symbols[symbol.name] = symbol
         if symbol.hint is not None:
             self.hints[symbol.name] = symbol.hint
 
     def add_source(self, name: str, source: Source) -> None:
-        """A further place where the symbol's value is read (it must then be equal everywhere)."""
+        """Add a further place from which the symbol's value is read; the value must be equal in all places."""
         known = self._symbols[name]
         self._symbols[name] = attrs.evolve(known, sources=(*known.sources, source))
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Names that the caller gave to dimensions: no symbol of ours takes one."""
+        """Reserve the names that the caller gave to dimensions; no other symbol gets one of them."""
         self._reserved.update(names)
 
     def taken(self) -> frozenset[str]:
-        """The names of all symbols so far, those of floats too."""
+        """Return the names of all symbols so far, including those of floats."""
         return frozenset(self._reserved) | self._symbols.keys()
 
     def unbacked_name(self) -> str:
-        """A name for an unbacked integer that nothing has."""
+        """Return an unused name for an unbacked integer."""
         return self._fresh("u", sum(1 for each in self._symbols.values() if not each.backed))
 
     def float_name(self) -> str:
-        """A name for an unbacked float that nothing has."""
+        """Return an unused name for an unbacked float."""
         self._floats += 1
         return self._fresh("f", self._floats - 1)
 

@@ -1,7 +1,7 @@
-"""The tensor that user code sees while it is traced: a ``TensorSpec`` and a graph value, no data.
+"""The tensor that user code sees while it is traced: a ``TensorSpec`` and a graph value, without data.
 
-Its sizes live in Python: C++ asks for them through ``__torch_dispatch__`` (the ``sizes`` policy of a wrapper subclass,
-checked on torch 2.11 to 2.13), which costs nothing until somebody asks.
+Its sizes are stored in Python.  C++ asks for them through ``__torch_dispatch__`` (the ``sizes`` policy of a wrapper
+subclass, checked on torch 2.11 to 2.13), so they cost nothing until they are read.
 """
 
 from __future__ import annotations
@@ -33,45 +33,45 @@ _make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 
 
 class Telling(Protocol):
-    """What a program tells autograd itself: see ``OwnHistories``."""
+    """The autograd settings and hooks of one trace: see ``OwnHistories``."""
 
     @property
     def told(self) -> set[Value]:
-        """The values that require gradients because they were told to."""
+        """The values that require gradients because the program set ``requires_grad``."""
 
     def require(self, tensor: SymbolicTensor, required: bool) -> None:
-        """A tensor is told whether it requires gradients."""
+        """Set whether a symbolic tensor requires gradients."""
 
     def tell(self, tensor: torch.Tensor, required: bool) -> None:
-        """So is one around the program."""
+        """Set whether a real tensor outside the program requires gradients."""
 
     def hooked(self, tensor: SymbolicTensor, *, retained: bool) -> None:
-        """A tensor has a hook, or retains its gradient."""
+        """Note that a tensor has a hook, or retains its gradient."""
 
     def transformed(self) -> bool:
-        """Whether a transform of ``torch.func`` is around the call; later calls must answer the same."""
+        """Return whether a ``torch.func`` transform is around the call; later calls must give the same answer."""
 
     def functions_watched(self) -> AbstractContextManager[object]:
-        """Inside, calls of ``autograd.Function`` are noted."""
+        """Return a context in which calls of ``autograd.Function`` are noted."""
 
     def hooks_of_real_tensors(self) -> dict[Any, Any]:
-        """What stands for methods that register hooks."""
+        """Return the substitutes for methods that register hooks."""
 
 
 class Trace(Protocol):
-    """What a symbolic tensor, and who handles its calls, needs of the trace that it belongs to: see ``Tracer``."""
+    """The parts of a trace that its symbolic tensors and the handlers of their calls use: see ``Tracer``."""
 
     @property
     def env(self) -> ShapeEnv:
-        """Symbols, facts and guards."""
+        """The symbols, facts and guards."""
 
     @property
     def steps(self) -> list[Step]:
-        """Nodes and assertions so far."""
+        """The graph's nodes and assertions so far."""
 
     @property
     def copies(self) -> list[ReshapeCopy]:
-        """Reshapes that could have been views."""
+        """The reshapes that could have been views."""
 
     @property
     def arguments(self) -> set[Value]:
@@ -79,11 +79,11 @@ class Trace(Protocol):
 
     @property
     def originals(self) -> Mapping[Value, tuple[int, torch.Tensor]]:
-        """The tensors that were given, with their positions among the leaves, while the trace lasts."""
+        """The tensor arguments, with their positions among the leaves, while the trace lasts."""
 
     @property
     def lazy(self) -> Mapping[Value, tuple[bool, bool]]:
-        """Which values torch conjugates, which it negates when they are used."""
+        """By value that torch conjugates or negates lazily: whether it is conjugated, whether it is negated."""
 
     @property
     def laid_out(self) -> set[Value]:
@@ -91,45 +91,45 @@ class Trace(Protocol):
 
     @property
     def looked_at(self) -> set[Value]:
-        """The values of which the program read how they lie in memory."""
+        """The values whose memory layout the program read."""
 
     @property
     def own(self) -> Telling:
-        """What the program tells autograd itself."""
+        """The program's own autograd settings and hooks."""
 
     @property
     def untracked_views(self) -> UntrackedViews:
-        """The memory of which autograd does not know all views."""
+        """The memory that has views unknown to autograd."""
 
     @property
     def closed(self) -> bool:
-        """Whether the trace is over."""
+        """A flag: the trace is over."""
 
     def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The op's outputs, written down."""
+        """Record a call of an op and return its outputs."""
 
     def read_integer(self, op: OpOverload, tensor: SymbolicTensor, *args: int) -> Any:
-        """An integer that only the real tensor can tell."""
+        """Return an integer that only the data of the real tensor determine."""
 
     def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
-        """The answer to a question about the argument that a tensor stands for."""
+        """Return the answer to a question about the argument that a tensor stands for."""
 
     def note(self, question: Question, leaf: Any) -> Any:
-        """The answer to a question about any argument, which later calls must give too."""
+        """Return the answer to a question about an argument; later calls must give the same answer."""
 
 
 class SymbolicTensor(torch.Tensor):
-    """A tensor without data whose sizes may be symbolic."""
+    """The tensor without data whose sizes may be symbolic."""
 
     _spec: TensorSpec
     _value: Value
     _tracer: Trace
-    _known: torch.Tensor | None  # the data, where the program itself wrote it down as a constant
-    _kind: type = torch.Tensor  # what the program takes it for
+    _known: torch.Tensor | None  # the data, if the program itself wrote them as a constant
+    _kind: type = torch.Tensor  # the class that the program sees
 
     @staticmethod
     def make(spec: TensorSpec, value: Value, tracer: Trace, requires_grad: bool = False) -> SymbolicTensor:
-        """A symbolic tensor for a graph value."""
+        """Make a symbolic tensor for a graph value."""
         ones = _ONES[len(spec.sizes)]
         made = _make_wrapper(
             SymbolicTensor,
@@ -140,7 +140,7 @@ class SymbolicTensor(torch.Tensor):
             requires_grad=requires_grad,
             dispatch_sizes_strides_policy="sizes",
         )
-        _namespace(made).update(_spec=spec, _value=value, _tracer=tracer, _known=None)  # quicker than by __setattr__
+        _namespace(made).update(_spec=spec, _value=value, _tracer=tracer, _known=None)  # quicker than __setattr__
         return made  # type: ignore[no-any-return]
 
     @classmethod
@@ -157,13 +157,13 @@ class SymbolicTensor(torch.Tensor):
         )
 
     def tolist(self) -> Any:
-        """Nested lists of symbolic scalars; the sizes must be static."""
+        """Return nested lists of symbolic scalars; the sizes must be static."""
         if self.dim() == 0:
             return self.item()
         return [part.tolist() for part in self.unbind(0)]
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Refused: there is no data while tracing."""
+        """Raise an error: there is no data while tracing."""
         raise UnsupportedError("Tensor.numpy() needs data; a traced function computes with tensors only")
 
     def __array__(self, dtype: Any = None) -> Any:
@@ -179,16 +179,16 @@ class SymbolicTensor(torch.Tensor):
             _refuse_text()
         return f"SymbolicTensor({self._spec})"
 
-    # -- as the object that it stands for
+    # -- the class and attributes that the program sees
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return self._kind
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute that tensors do not have: the argument's own, if it has one; later calls must have it alike."""
+        """Return an attribute that tensors do not have, from the argument; later calls must have the same value."""
         internal = name.startswith(("__", "_dynamo")) or _is_own(name)
         if internal or not _is_argument(self) or self._tracer.ask(self, "attribute", name) is ABSENT:
-            # not kept in a variable: the error would hold this frame, and with it the caller's tensors
+            # in a variable, the error would keep this frame alive, and with it the caller's tensors
             raise AttributeError(f"{self._kind.__name__!r} object has no attribute {name!r}")
         value = self._tracer.originals[self._value][1].__dict__[name]
         if type(value) in PLAIN or type(value) is float:
@@ -244,23 +244,23 @@ _OWN = frozenset(("_spec", "_value", "_tracer", "_known", "_kind"))
 
 
 def _is_own(name: str) -> bool:
-    """Whether an attribute is ours, or one in which C++ keeps the sizes that it was told (2.11 to 2.13)."""
+    """Return whether an attribute is ours, or one in which C++ caches the sizes that it read (2.11 to 2.13)."""
     return name in _OWN or "_capsule" in name
 
 
 def _is_argument(tensor: SymbolicTensor) -> bool:
-    """Whether a tensor stands for an argument, in a trace that goes on."""
+    """Return whether a tensor stands for an argument, in a trace that is still running."""
     tracer = _namespace(tensor).get("_tracer")
     return tracer is not None and tensor._value in tracer.originals
 
 
 def attributes_of(tensor: SymbolicTensor) -> list[str]:
-    """The names of the attributes that the program gave to a tensor."""
+    """Return the names of the attributes that the program set on a tensor."""
     return [name for name in _namespace(tensor) if not _is_own(name)]
 
 
 def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
-    """``copy.deepcopy`` of a tensor: a leaf on memory of its own.  What a clone is not, is refused."""
+    """Return a copy of a tensor as ``copy.deepcopy`` makes it; refuse a tensor whose clone would differ from that."""
     spec, storage = tensor._spec, tensor._value.storage
     if tensor.requires_grad and not _is_argument(tensor) and not tensor.is_leaf:
         raise RuntimeError(
@@ -294,7 +294,7 @@ def _refuse_text() -> None:
 
 
 def outward(size: Any) -> Any:
-    """A size as torch wants it: an int or a ``torch.SymInt``."""
+    """Return a size as torch expects it: an int or a ``torch.SymInt``."""
     return size.symint if type(size) is IntNode else size
 
 
@@ -311,12 +311,12 @@ def _strides(t: SymbolicTensor) -> Any:
 
 
 def _dense(t: SymbolicTensor) -> bool:
-    """Whether the elements fill their memory without gaps: some order of the dimensions is contiguous."""
+    """Return whether the elements fill their memory without gaps: some order of the dimensions is contiguous."""
     return t._spec.canonical() or dense.is_dense(t._spec.sizes, t._spec.strides)
 
 
 def _strides_like(t: SymbolicTensor, memory_format: torch.memory_format) -> bool:
-    """Whether the strides suggest a format; unlike contiguity that is no matter of sizes of 1 alone."""
+    """Return whether the strides suggest a memory format; unlike contiguity, sizes of 1 alone do not decide that."""
     if memory_format in (torch.channels_last, torch.channels_last_3d):
         wanted = 4 if memory_format is torch.channels_last else 5
         return len(t._spec.sizes) == wanted and layout.is_channels_last_strides(t._spec.sizes, t._spec.strides)

@@ -1,4 +1,4 @@
-"""What to say when a program branches on a value that exists only at run time, and the line that would settle it."""
+"""Error messages for branches on a value that is known only at run time, with the lines that would settle them."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from symshape.user_code import user_frame
 
 _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _SEQUENCES = (list, tuple)
-_MOST = 64  # items of a list that are looked at
+_MOST = 64  # items of a list that are searched for names
 
 
 class Knowledge(Protocol):
-    """What is needed of an environment here."""
+    """The part of an environment that is used here."""
 
     @property
     def facts(self) -> Facts:
-        """What is known."""
+        """The known facts."""
 
     @property
     def symbols(self) -> Mapping[str, Symbol]:
-        """By name."""
+        """The symbols by name."""
 
     @property
     def readings(self) -> Mapping[str, str]:
-        """How unbacked symbols are read off the results that they were born in."""
+        """By unbacked symbol: how to read it from the result of the op that made it."""
 
     def origin(self) -> Origin:
-        """The user's line that is asking."""
+        """Return the user's line that is asking."""
 
 
 def only_value(env: Knowledge, term: Term, held: Iterable[Term] = ()) -> int | None:
-    """The one value that the facts leave for ``term``, or that one of the conditions ``held`` is, if there is one."""
+    """Return the only possible value of ``term`` under the facts or a condition in ``held``; None if there is none."""
     interval = env.facts.interval(term)
     if interval.lo is not None and interval.lo == interval.hi:
         return interval.lo
@@ -59,7 +59,7 @@ def only_value(env: Knowledge, term: Term, held: Iterable[Term] = ()) -> int | N
 
 
 def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
-    """The error for a question that the facts of ``env`` do not settle."""
+    """Return the error for a question that the facts of ``env`` do not settle."""
     if isinstance(asked, FloatTerm):
         names = tuple(sorted(asked.unbacked()))
         return DataDependentError(
@@ -111,7 +111,7 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
 
 
 def _advice(env: Knowledge, asked: Term, words: Mapping[str, str], suggestions: Sequence[str]) -> list[str]:
-    """What to write, where that settles the question."""
+    """Return the lines of advice: the checks that would settle the question, or how to state a value."""
     if not suggestions:
         named = printing.text(asked, words)
         always = f"  If it is always the same, say so before that line: torch._check({named} == <its value>)"
@@ -124,12 +124,12 @@ def _advice(env: Knowledge, asked: Term, words: Mapping[str, str], suggestions: 
 
 
 def _made(symbol: Symbol) -> str:
-    """What the value is that a symbol is read off, in words."""
+    """Return a description of the value that a symbol is read from."""
     return symbol.description.removeprefix("a size of ") or "the value"
 
 
 def _settles(env: Knowledge, condition: Term, asked: Term) -> bool:
-    """Whether assuming ``condition`` is possible and decides ``asked``: what a suggestion must do."""
+    """Return whether ``condition`` can be assumed and decides ``asked``; only then is it suggested."""
     if ask(env.facts, condition) is False:
         return False
     facts = env.facts.assume(condition)
@@ -143,10 +143,10 @@ def _range_text(name: str, low: int | None, high: int | None) -> str:
 
 
 def _names_in_frame(symbols: list[Term]) -> dict[str, str]:
-    """The user's own words for symbols: a local variable that holds one, or the size of a local tensor."""
+    """Return the user's names of symbols: a local variable that holds one, or the size of a local tensor."""
     found: dict[str, str] = {}
     variables = [each for each in _locals().items() if each[0].isidentifier()]
-    for name, value in sorted(variables, key=lambda each: type(each[1]) in _SEQUENCES):  # what is in lists comes last
+    for name, value in sorted(variables, key=lambda each: type(each[1]) in _SEQUENCES):  # items of lists come last
         for text, term in _readings(name, value):
             if among(term, symbols):
                 found.setdefault(term.name, text)
@@ -154,7 +154,7 @@ def _names_in_frame(symbols: list[Term]) -> dict[str, str]:
 
 
 def _sizes_in_frame(asked: Term) -> dict[Term, Term]:
-    """What a question has to do with and a local tensor has as a size, by symbols of that name."""
+    """Return the sizes of local tensors that share symbols with a question, with symbols named like ``x.size(0)``."""
     symbols = list(asked.symbols)
     found: dict[Term, Term] = {}
     for name, value in _locals().items():
@@ -167,7 +167,7 @@ def _sizes_in_frame(asked: Term) -> dict[Term, Term]:
 
 
 def _locals() -> Mapping[str, Any]:
-    """The variables of the function whose line is asking: a comprehension has none that another line could read."""
+    """Return the variables of the asking function, without those of comprehensions, which other lines cannot read."""
     frame = user_frame()
     while frame is not None and frame.f_code.co_name in _COMPREHENSIONS:
         around, code = frame.f_back, frame.f_code
@@ -189,7 +189,7 @@ def _readings(name: str, value: Any) -> Iterator[tuple[str, Term]]:
         term = getattr(value.node, "term", None)
         if isinstance(term, Term):
             yield name, term
-    elif isinstance(value, torch.SymBool):  # what is read of a bool is 1 where it holds
+    elif isinstance(value, torch.SymBool):  # an integer read from a bool is 1 if it is true
         term = getattr(value.node, "term", None)
         symbols = term.symbols if isinstance(term, Term) else ()
         yield from ((name, symbol) for symbol in symbols if term is boolean.eq(symbol, 1))

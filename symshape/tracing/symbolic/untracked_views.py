@@ -1,7 +1,8 @@
-"""Memory of which autograd does not know all views: those of calls that were repeated without C++.
+"""Memory that has views unknown to autograd: a trace made them by repeating earlier calls without torch's C++.
 
-Only where a function is called without gradients.  It may turn them on itself, and then autograd would see that memory
-which it saved is written to, and refuse; through a view that it does not know it would not.
+Such views are made only in functions that are called without gradients.  If such a function turns gradients on,
+autograd must notice writes to memory that it has saved, and refuse them.  It would not notice a write through an
+unknown view.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from symshape.tracing.symbolic.env import ShapeEnv
 
 
 class UntrackedViews:
-    """Those of one trace.
+    """The memory in one trace that has views unknown to autograd.
 
     Attributes:
         gradients: whether an op of the trace ran with gradients.
@@ -26,18 +27,18 @@ class UntrackedViews:
         self._memory: set[object] = set()
 
     def add(self, viewed: Value) -> None:
-        """A view of this value is made that autograd does not know."""
+        """Note that a view of this value was made without autograd."""
         self._memory.add(viewed.storage)
 
     def of(self, value: Value) -> bool:
-        """Whether there are such views of a value's memory."""
+        """Return whether a value's memory has such views."""
         return value.storage in self._memory
 
     def check(self, op: object, written: Iterable[Value]) -> None:
-        """An op writes to these values.
+        """Check a write of an op to these values.
 
         Raises:
-            UnsupportedError: autograd might have to see that.
+            UnsupportedError: autograd might have to notice the write.
         """
         if self.gradients and self._memory and any(map(self.of, written)):
             raise UnsupportedError(

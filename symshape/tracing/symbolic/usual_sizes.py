@@ -1,11 +1,11 @@
-"""Questions of torch's own about sizes that only data tell: whether something is empty, or has a single element.
+"""Assumed answers to torch's own questions about sizes that depend on data: is a tensor empty, is a dimension 1?
 
-``mask.nonzero().squeeze()`` asks that, and what lays out a result does.  The usual answer is that of two elements and
-more.  It is presumed, and asserted when the graph runs; where it does not hold, the function runs in eager.  A question
-that the program itself asks has no usual answer: it was put there because both happen.
+``mask.nonzero().squeeze()`` asks that, and so does the code that lays out a result.  The usual answer is the one for
+two or more elements.  It is assumed, and asserted when the graph runs; if it is wrong, the function runs eagerly.  A
+question that the program itself asks has no usual answer, because the program expects both.
 
-What a distribution's constraint asks of its arguments on its way (``PositiveDefinite``: are they symmetric at all?) has
-one, too: that they fulfil it.
+A check of a distribution's constraint on its arguments (``PositiveDefinite``: is the matrix symmetric?) has a usual
+answer too: the constraint holds.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _TESTS = (*JUMPS, "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "CONTAINS_OP")
 
 
 class Known(Protocol):
-    """What is needed of an environment here."""
+    """The part of an environment that is used here."""
 
     @property
     def facts(self) -> Facts:
-        """What is known."""
+        """The known facts."""
 
     @property
     def current_op(self) -> str:
@@ -41,7 +41,7 @@ class Known(Protocol):
 
 
 def usual(env: Known, condition: Term) -> bool | None:
-    """What holds where each size that only data tell is 2 or more, if torch's code is asking and it follows."""
+    """Return the truth of ``condition`` if all data-dependent sizes are 2 or more and torch asks; None if open."""
     if not env.current_op and not _torch_asks():
         return None
     facts = env.facts
@@ -53,7 +53,7 @@ def usual(env: Known, condition: Term) -> bool | None:
 
 
 def fulfilled(condition: Term) -> bool | None:
-    """What holds where arguments are as they must be, if a constraint of ``torch.distributions`` asks for truths."""
+    """Return the truth of ``condition`` for valid arguments, if a constraint of ``torch.distributions`` asks."""
     frame = asking()
     if frame is None or frame.f_code.co_filename != _CONSTRAINTS:
         return None
@@ -61,7 +61,7 @@ def fulfilled(condition: Term) -> bool | None:
 
 
 def _torch_asks() -> bool:
-    """Whether a truth is asked for by torch, in Python or in an op's C++, and not by a branch of the program."""
+    """Return whether torch asks for a truth, in Python or in an op's C++, and not a branch of the program."""
     frame = asking()
     if frame is None:
         return False

@@ -33,11 +33,11 @@ class BoolNode(Node):
         return self.env.evaluate(self.term)
 
     def known(self) -> bool:
-        """Whether the condition holds for certain; records nothing."""
+        """Return whether the condition holds for certain; record nothing."""
         return self.env.known(self.term)
 
     def check(self, message: Message = "") -> None:
-        """Like ``torch._check``: the program is wrong where this does not hold."""
+        """Check the condition like ``torch._check``: the program is wrong if it does not hold."""
         self.env.check(self.term, message)
 
     presume = presume
@@ -82,7 +82,7 @@ class BoolNode(Node):
     guard_size_oblivious = guard_bool
 
     def expect_true(self, file: str = "", line: int = 0) -> bool:
-        """``torch._check``, whose message and kind of error only its own frame knows."""
+        """Check the condition for ``torch._check``, with the message and error class from its frame."""
         message, kind = _check_in_progress()
         if kind is not RuntimeError:
             return self.env.expect_true(self.term, message, kind or RuntimeError)
@@ -99,7 +99,7 @@ class BoolNode(Node):
         return self.env.known(self.term)
 
     def sym_and(self, other: Any) -> Any:
-        if is_int_node(other):  # ``True & 6`` is of the bits
+        if is_int_node(other):  # ``True & 6`` is bitwise
             return self._number().bitwise_and(other)
         return BoolNode(self.env, boolean.and_(self.term, other.term))
 
@@ -139,13 +139,13 @@ class BoolNode(Node):
         return self._number().sym_float()
 
     def _number(self) -> Any:
-        """The node of 1 where the condition holds, and of 0 elsewhere."""
+        """Return the node of the condition as an integer: 1 if it holds, else 0."""
         return self.env.nodes.int_node(boolean.ite(self.term, 1, 0))
 
 
 def _check_in_progress() -> tuple[Message, type[Exception] | None]:
-    """The message and the error of the ``torch._check`` that is asking, which torch does not hand on (2.11 to 2.13)."""
-    frame: FrameType | None = sys._getframe(1)  # in a thread of autograd's there is no other
+    """Return the message and error of the running ``torch._check``, which torch does not pass on (2.11 to 2.13)."""
+    frame: FrameType | None = sys._getframe(1)  # perhaps the only frame: autograd's threads start in C++
     for _ in range(6):
         if frame is None:
             break

@@ -1,4 +1,4 @@
-"""What nodes need of the environment that they belong to, which stands above them."""
+"""The interface of an environment that its nodes use; the environment itself is defined above this folder."""
 
 from __future__ import annotations
 
@@ -12,127 +12,127 @@ Message = str | Callable[[], str]
 
 
 class Nodes(Protocol):
-    """Makes the nodes of an environment (their classes stand above this one, so here they are ``Any``)."""
+    """The maker of an environment's nodes; their classes are defined above this module, so they are ``Any`` here."""
 
     def int_node(self, term: Term) -> Any:
-        """The one node for an integer term."""
+        """Return the one node for an integer term."""
 
     def bool_node(self, term: Term) -> Any:
-        """A node for a condition."""
+        """Return a node for a condition."""
 
     def float_node(self, term: FloatTerm | float) -> Any:
-        """A node for a float."""
+        """Return a node for a float."""
 
     def size(self, term: Term) -> Any:
-        """``term`` as a size: an int where it is constant."""
+        """Return ``term`` as a size: an int if it is constant."""
 
     def condition(self, term: Term) -> Any:
-        """``term`` as a condition: a bool where it is constant."""
+        """Return ``term`` as a condition: a bool if it is constant."""
 
     def combine(self, function: Callable[[Term, Term], Term], a: Term, b: Term) -> Term:
-        """``function(a, b)``, remembered."""
+        """Return ``function(a, b)``, cached."""
 
 
 class Data(Protocol):
-    """What is known of numbers that come of data while a function is traced: see ``tracing/scalar_data.py``."""
+    """The knowledge about numbers that come from data while a function is traced: see ``tracing/scalar_data.py``."""
 
     def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """The answer to a comparison that data tell, in the example call; None where only a run can tell it."""
+        """Return the answer to a comparison of data in the example call; None if only a run can answer."""
 
     def holds(self, condition: Term) -> bool | None:
-        """Whether a condition on integers that data tell holds in the example call; None where only a run can tell."""
+        """Return whether a condition on data-dependent integers holds in the example call; None if only a run knows."""
 
     def is_argument(self, term: FloatTerm | float) -> bool:
-        """Whether data tell a float, and that of float arguments alone."""
+        """Return whether a float depends on data, and only on float arguments."""
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
-        """The values of the float arguments in a term, constants from now on; None: it depends on other data."""
+        """Return the values of the float arguments in a term, fixed from now on; None if it depends on other data."""
 
     def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
-        """What each call is asked from now on, and what the one with these leaves answers."""
+        """Return the questions that each call must answer from now on, with the answers for these leaves."""
 
 
 class PartialNumbers(Protocol):
-    """Floats that other calls may be unable to compute."""
+    """The floats that other calls may be unable to compute."""
 
     def add(self, term: FloatTerm) -> None:
-        """The program computes it here."""
+        """Note that the program computes a float here."""
 
 
 class NoData:
-    """Where nothing is known of data."""
+    """The ``Data`` of an environment in which nothing is known of data."""
 
     def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """Nothing."""
+        """Return None: unknown."""
         return None
 
     def holds(self, condition: Term) -> bool | None:
-        """Nothing."""
+        """Return None: unknown."""
         return None
 
     def is_argument(self, term: FloatTerm | float) -> bool:
-        """No."""
+        """Return False."""
         return False
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
-        """Nothing."""
+        """Return None: unknown."""
         return None
 
     def questions(self, leaves: Sequence[Any]) -> Mapping[Any, Hashable]:
-        """Nothing."""
+        """Return no questions."""
         return {}
 
 
 class Environment(Protocol):
-    """Answers the questions of nodes; see ``ShapeEnv``, which has the contracts."""
+    """The environment that answers the questions of nodes; ``ShapeEnv`` documents the methods."""
 
     @property
     def nodes(self) -> Nodes:
-        """Makes nodes."""
+        """The maker of nodes."""
 
     @property
     def data(self) -> Data:
-        """What is known of floats that come of data."""
+        """The knowledge about floats that come from data."""
 
     @property
     def partial(self) -> PartialNumbers:
-        """Floats that other calls may be unable to compute."""
+        """The floats that other calls may be unable to compute."""
 
     @property
     def may_begin_again(self) -> Callable[[], bool]:
-        """Whether a run that fails here may be begun anew, in eager."""
+        """A function that returns whether a run whose assertion fails here may be repeated in eager."""
 
     @property
     def unscaled(self) -> Callable[[str, Any, Any], bool | None]:
-        """The answer to a comparison of numbers that tell whether gradients overflowed; None: it is another one."""
+        """A function that answers a comparison of numbers that say whether gradients overflowed; None for any other."""
 
     @property
     def for_torch(self) -> Any:
-        """What torch finds as ``node.shape_env``."""
+        """The object that torch finds as ``node.shape_env``."""
 
     def hint(self, term: Any) -> Any:
-        """The value in the example call."""
+        """Return the value in the example call."""
 
     def known(self, condition: Term) -> bool:
-        """Whether a condition holds for certain."""
+        """Return whether a condition holds for certain."""
 
     def evaluate(self, condition: Term, raises: type[Exception] | None = None) -> bool:
-        """The truth of a condition, guarded; what is raised where it holds."""
+        """Return the truth of a condition, guarded; ``raises`` is the error that Python raises if it holds."""
 
     def guard_or(self, condition: Term, fallback: bool) -> bool:
-        """The same, with an answer for what is left open."""
+        """Return the truth of a condition, guarded, or ``fallback`` if it is open."""
 
     def check(self, condition: Term, message: Message = "") -> None:
-        """``torch._check``."""
+        """Check a condition like ``torch._check``."""
 
     def expect_true(self, condition: Term, message: Message = "", error: type[Exception] = RuntimeError) -> bool:
-        """``torch._check`` that answers instead of raising."""
+        """Assert a condition like ``torch._check``; return False instead of raising."""
 
     def exact_as_float(self, term: Term) -> bool:
-        """Whether a float holds an integer, and a few times as much, exactly; guarded."""
+        """Return whether a float holds an integer, and a few times as much, exactly; guarded."""
 
     def specialize(self, term: Term, reason: str = "") -> int:
-        """The value of an integer, guarded."""
+        """Return the value of an integer, guarded."""
 
     def specialize_float(self, term: FloatTerm | float) -> float:
-        """The value of a float, guarded."""
+        """Return the value of a float, guarded."""

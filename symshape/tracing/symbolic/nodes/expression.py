@@ -1,4 +1,4 @@
-"""The expression of a number, as torch's helpers for sizes read it.  They look for the symbols in it."""
+"""The expression of a number, which torch's helpers for sizes search for symbols."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Expression:
     __slots__ = ("_env", "term")
 
     is_Symbol = False
-    """False for a lone symbol, too: its kind is told by ``args``."""
+    """False for a lone symbol, too: its kind is in ``args``."""
 
     def __init__(self, env: Environment, term: Any) -> None:
         self._env, self.term = env, term
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The symbols in the number, as torch's own: its kinds tell sizes from numbers that are computed from data."""
+        """The symbols in the number as torch's own; their kinds distinguish sizes from numbers computed from data."""
         from symshape.torch_internals.sizes import SymT, make_symbol
 
         term = self.term

@@ -1,4 +1,4 @@
-"""Comparisons of floats that are made of sizes, as conditions on the sizes."""
+"""Comparisons of floats that are computed from sizes, as conditions on the sizes."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ COMPARISONS: dict[str, tuple[Callable[[Term, Term], Term], Callable[[float, floa
     "gt": (boolean.gt, operator.gt),
     "ge": (boolean.ge, operator.ge),
 }
-"""Each comparison of exact ratios, as integers, and of plain floats."""
+"""By comparison: its operator on exact ratios, as integers, and on plain floats."""
 _SWAPPED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
 def comparison(
     env: Environment, name: str, left: FloatTerm | float, right: FloatTerm | float, is_float: bool = True
 ) -> Term | None:
-    """A comparison as a condition on sizes, which nobody is asked for yet; None where it is none.
+    """Return a comparison as a condition on sizes, without asking for its truth; None if it is not one.
 
     Args:
-        env: knows the sizes.
-        name: of the comparison, as in ``COMPARISONS``.
-        left: what is compared.
-        right: what it is compared with.
+        env: the environment of the sizes.
+        name: the name of the comparison, as in ``COMPARISONS``.
+        left: the left side.
+        right: the right side.
         is_float: whether a float holds the right side, if that is a constant.
     """
     one, other = (each.ratio() if isinstance(each, FloatTerm) else _constant_ratio(each) for each in (left, right))
@@ -45,7 +45,7 @@ def comparison(
 
 
 def where(env: Environment, float_of: Monotone, relation: str, constant: float) -> Term | None:
-    """Where a float of an integer stands in a relation to a constant: a condition on that integer."""
+    """Return the condition on an integer under which a float computed from it stands in a relation to a constant."""
     whole = float_of.of
     if not env.exact_as_float(whole):
         return None
@@ -64,12 +64,12 @@ def where(env: Environment, float_of: Monotone, relation: str, constant: float) 
 
 
 def is_exact(value: FloatTerm | float) -> bool:
-    """Whether an integer is one that a float holds."""
+    """Return whether a float is in the range in which floats hold all integers exactly."""
     return isinstance(value, float) and abs(value) < 2.0**53
 
 
 def _by_threshold(env: Environment, name: str, left: FloatTerm | float, right: FloatTerm | float) -> Term | None:
-    """A comparison with a constant as one of the only integer in the other side, where it changes but once."""
+    """Return a comparison with a constant as a condition on the other side's only integer, if that is monotone."""
     if isinstance(right, FloatTerm):
         left, right, name = right, left, _SWAPPED[name]
     of = None if isinstance(right, FloatTerm) or not math.isfinite(right) else monotone(left)
@@ -78,7 +78,7 @@ def _by_threshold(env: Environment, name: str, left: FloatTerm | float, right: F
 
 
 def _constant_ratio(value: float) -> tuple[Term, int] | None:
-    """A float as an exact ratio, to compare with a rounded quotient: only where rounding cannot change the answer."""
+    """Return a float as an exact ratio to compare with a rounded quotient; None if rounding could change the answer."""
     if not math.isfinite(value):
         return None
     numerator, denominator = value.as_integer_ratio()

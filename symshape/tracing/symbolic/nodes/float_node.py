@@ -19,7 +19,7 @@ from symshape.tracing.symbolic.nodes.node import Node
 from symshape.tracing.symbolic.nodes.rounded_data import rounded
 
 _SMALL = 2**10
-"""How far below the numbers that floats hold exactly those are of which sums of rounded quotients are taken."""
+"""Safety factor: a sum of rounded quotients is rounded exactly only if floats hold ``_SMALL`` times each integer."""
 
 
 def _method(op: str) -> Callable[..., Any]:
@@ -31,7 +31,7 @@ def _method(op: str) -> Callable[..., Any]:
 
 
 def _partial(op: str) -> Callable[..., Any]:
-    """An operation that raises for some numbers: where the program computes it, whether or not it uses the result."""
+    """Return the method of an operation that raises for some numbers: where it runs, even if its result is unused."""
     compute = _method(op)
 
     def method(self: FloatNode, *others: Any) -> FloatNode:
@@ -45,12 +45,12 @@ def _partial(op: str) -> Callable[..., Any]:
 
 
 def computed(op: str, first: FloatNode, *others: FloatNode) -> FloatNode:
-    """A function of ``math``, of floats."""
+    """Return the node of a function of ``math`` applied to floats."""
     return _partial(op)(first, *others)  # type: ignore[no-any-return]
 
 
 def _divided(op: str) -> Callable[..., Any]:
-    """A division by a float argument raises where the program divides, and may catch it, and not later on."""
+    """Return the method of a division, which raises for a float argument of 0 at the line that divides."""
     divide = _partial(op)
 
     def method(self: FloatNode, other: Any) -> FloatNode:
@@ -63,7 +63,7 @@ def _divided(op: str) -> Callable[..., Any]:
 
 
 def _power(self: FloatNode, other: Any) -> FloatNode:
-    """A power, which NumPy computes its own way where a number is NumPy's."""
+    """Return the node of a power; NumPy's own power if one of the numbers is NumPy's."""
     of_numpy = any(isinstance(each.term, FloatTerm) and each.term.of_numpy() for each in (self, other))
     return (_power_of_numpys if of_numpy else _power_of_floats)(self, other)  # type: ignore[no-any-return]
 
@@ -72,7 +72,7 @@ _power_of_floats, _power_of_numpys = _partial("pow"), _partial("np_pow")
 
 
 class FloatNode(Node):
-    """A float that depends on sizes or on data; conditions on it become integer ones where it is an exact ratio."""
+    """The float that depends on sizes or on data; conditions on it become integer ones if it is an exact ratio."""
 
     __slots__ = ()
     term: FloatTerm | float
@@ -129,17 +129,17 @@ class FloatNode(Node):
         return self
 
     def _ratio(self) -> tuple[Term, int] | None:
-        """The value as an exact quotient, where it is one and floats are exact there."""
+        """Return the value as an exact quotient, if it is one and floats are exact there."""
         found = self.term.ratio() if isinstance(self.term, FloatTerm) else None
         return found if found is not None and self.env.exact_as_float(found[0]) else None
 
     def ratio(self) -> tuple[Any, int] | None:
-        """The value as a size over a positive integer, where it is exactly that, for shape rules."""
+        """Return the value as a size over a positive integer, if it is exactly that, for shape rules."""
         found = self._ratio()
         return None if found is None else (self.env.nodes.size(found[0]), found[1])
 
     def _whole_and_ratio(self) -> tuple[Term, int] | None:
-        """A ratio of which the floor and the ceiling are those of the value, where there is one."""
+        """Return a ratio with the floor and the ceiling of the value; None if there is none."""
         ratio = self._ratio()
         if ratio is not None or not isinstance(self.term, FloatTerm):
             return ratio
@@ -173,7 +173,7 @@ class FloatNode(Node):
         return FloatNode(self.env, float_term("round", self.term, float(digits)))
 
     def _constant(self, whole: Callable[[float], int]) -> Any:
-        """The integer that it is rounded to in the example call; a guard asks for integers that give the same."""
+        """Return the integer that the value is rounded to in the example call; a guard asks for the same result."""
         of = monotone(self.term) if isinstance(self.term, FloatTerm) else None
         size = None if of is None else self.env.hint(of.of)
         if of is None or size is None:
@@ -189,16 +189,17 @@ class FloatNode(Node):
         return self.env.nodes.int_node(arithmetic.scale(division.floordiv(top, bottom), sign))
 
     def _rounded_half_to_even(self, top: Term, bottom: int) -> Any:
-        """The nearest integer to a quotient."""
+        """Return the node of the nearest integer to a quotient, ties to even."""
         nearest = division.floordiv(arithmetic.add(arithmetic.scale(top, 2), bottom), 2 * bottom)
         if bottom % 2 == 0 and self.env.evaluate(boolean.eq(_beyond_half(top, bottom), 0)):
             nearest = arithmetic.add(nearest, arithmetic.scale(division.mod(nearest, 2), -1))
         return self.env.nodes.int_node(nearest)
 
     def _rounded(self, direction: int) -> tuple[Term, int] | None:
-        """A quotient that is rounded as the value is: down (-1), up (1), or to the nearest integer (0).  None: unknown.
+        """Return a quotient that is rounded like the value: down (-1), up (1), or to the nearest integer (0).
 
-        A guard may be left, that the quotient lies where rounding errors cannot matter.
+        The answer is None if there is no such quotient.  A guard may be recorded that the quotient is not near a point
+        where rounding errors matter.
         """
         exact = self._whole_and_ratio() if direction else self._ratio()
         if exact is not None:
@@ -248,7 +249,7 @@ class FloatNode(Node):
         return BoolNode(self.env, boolean.boolean(answer))
 
     def _raise_in_this_call(self, term: FloatTerm) -> None:
-        """What the program raises that computes ``term``; if it does, the sizes in it are fixed by guards."""
+        """Compute ``term`` with the example call's sizes; if that raises, fix the sizes by guards and raise."""
         hints = {each.name: self.env.hint(each) for each in term.symbols()}
         if term.unbacked() or None in hints.values():
             return
@@ -258,12 +259,12 @@ class FloatNode(Node):
             self.env.specialize_float(term)
 
     def _whole(self, term: FloatTerm | float, value: float) -> float:
-        """The integer that a float was made of, if it was; Python compares integers with floats exactly."""
+        """Return the integer that a float was made from, if it was; Python compares integers with floats exactly."""
         if isinstance(term, FloatTerm) and term.op == "from_int" and isinstance(term.args[0], Term):
             return self.env.specialize(term.args[0])
         return value
 
-    # -- what the rules of ops ask
+    # -- used by the rules of ops
     def __float__(self) -> float:
         return self.guard_float()
 
@@ -280,7 +281,7 @@ class FloatNode(Node):
         return self._answer("ge", other)
 
     def __eq__(self, other: object) -> bool:
-        """Of a number that only a run can tell: that it is no certain one."""
+        """Return whether the number is certainly equal to ``other``."""
         if type(other) not in (int, float):
             return self is other
         decided = self.env.data.decide("eq", self.term, float(other))  # type: ignore[arg-type]
@@ -316,5 +317,5 @@ class FloatNode(Node):
 
 
 def _beyond_half(top: Term, bottom: int) -> Term:
-    """0 where a quotient lies half way between two integers."""
+    """Return a term that is 0 if a quotient is half way between two integers."""
     return division.mod(arithmetic.add(arithmetic.scale(top, 2), bottom), 2 * bottom)

@@ -1,4 +1,4 @@
-"""Sizes: the node inside ``torch.SymInt``, which is at the same time the number that shape rules compute with."""
+"""The node inside ``torch.SymInt``: a symbolic size, which is also the number that shape rules compute with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from symshape.tracing.symbolic.nodes.size_operators import (
 
 
 class IntNode(Node):
-    """An integer term of one environment; at most one node for each term, so ``is`` compares."""
+    """The integer term of one environment; there is at most one node for each term, so ``is`` compares."""
 
     __slots__ = ("_at_least_one", "_symint")
     term: Term
@@ -67,7 +67,7 @@ class IntNode(Node):
     __index__ = __int__
 
     def sym_max(self, other: Any) -> Any:
-        """``max`` of this and another size, or (from torch) another node."""
+        """Return the ``max`` of this and another size, or (from torch) another node."""
         if type(other) is IntNode:
             return self.env.nodes.int_node(choices.maximum(self.env.known, self.term, other.term))
         if isinstance(other, Node) and other.is_float():
@@ -77,7 +77,7 @@ class IntNode(Node):
         return self.env.nodes.size(choices.maximum(self.env.known, self.term, term))
 
     def sym_min(self, other: Any) -> Any:
-        """``min`` of this and another size, or (from torch) another node."""
+        """Return the ``min`` of this and another size, or (from torch) another node."""
         if type(other) is IntNode:
             return self.env.nodes.int_node(choices.minimum(self.env.known, self.term, other.term))
         if isinstance(other, Node) and other.is_float():
@@ -87,7 +87,7 @@ class IntNode(Node):
         return self.env.nodes.size(choices.minimum(self.env.known, self.term, term))
 
     def at_least_one(self) -> Any:
-        """``max(self, 1)``: what a stride is multiplied with."""
+        """Return ``max(self, 1)``, the factor of a stride."""
         found = self._at_least_one
         if found is None:
             found = self._at_least_one = self.env.nodes.size(choices.maximum(self.env.known, self.term, arithmetic.ONE))
@@ -228,7 +228,7 @@ class IntNode(Node):
 
 
 def _contiguous(sizes: Any, strides: Any, order: tuple[int, ...]) -> Term:
-    """The condition that ``strides`` are those of a dense tensor laid out in ``order`` (outermost first)."""
+    """Return the condition that ``strides`` are those of a dense tensor laid out in ``order`` (outermost first)."""
     terms = [_term(size) for size in sizes]
     expected, conditions = arithmetic.ONE, []
     for d in reversed(order):

@@ -1,4 +1,4 @@
-"""Makes the nodes of one environment, and remembers what it made."""
+"""The maker of the nodes of one environment, with a cache of integer nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 
 class NodeMaker:
-    """Terms as nodes, sizes and conditions of one environment."""
+    """The maker of the nodes, sizes and conditions of one environment."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -23,22 +23,22 @@ class NodeMaker:
         self._combined: dict[tuple[Any, Term, Term], Term] = {}
 
     def int_node(self, term: Term) -> IntNode:
-        """The one node for ``term``."""
+        """Return the one node for ``term``."""
         found = self._nodes.get(term)
         if found is None:
             found = self._nodes[term] = IntNode(self._env, term)
         return found
 
     def bool_node(self, term: Term) -> BoolNode:
-        """A node for a condition."""
+        """Return a node for a condition."""
         return BoolNode(self._env, term)
 
     def float_node(self, term: FloatTerm | float) -> FloatNode:
-        """A node for a float."""
+        """Return a node for a float."""
         return FloatNode(self._env, term)
 
     def size(self, term: Term) -> int | IntNode:
-        """``term`` as a size: an int where it is constant."""
+        """Return ``term`` as a size: an int if it is constant."""
         found = self._nodes.get(term)
         if found is not None and found.term.op is not Op.CONST:
             return found
@@ -47,13 +47,13 @@ class NodeMaker:
         return self.int_node(term)
 
     def condition(self, term: Term) -> bool | BoolNode:
-        """``term`` as a condition: a bool where it is constant."""
+        """Return ``term`` as a condition: a bool if it is constant."""
         if term is boolean.TRUE:
             return True
         return False if term is boolean.FALSE else BoolNode(self._env, term)
 
     def combine(self, function: Callable[[Term, Term], Term], a: Term, b: Term) -> Term:
-        """``function(a, b)``, remembered."""
+        """Return ``function(a, b)``, cached."""
         key = (function, a, b)
         found = self._combined.get(key)
         if found is None:

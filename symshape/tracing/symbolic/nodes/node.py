@@ -1,4 +1,4 @@
-"""What every node answers, whatever its kind."""
+"""The base class of all nodes of symbolic numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from symshape.tracing.symbolic.nodes.texts import open_places, wants_value
 
 
 class Node:
-    """What every node answers: its kind, its constant if it is one, and that no nested or dynamic ints are here."""
+    """The base class of nodes: defaults for their kind and constant value, and no nested or dynamic ints."""
 
     __slots__ = ("env", "term")
     env: Environment
@@ -68,19 +68,19 @@ class Node:
     str = __str__ = __repr__ = _text
 
     def _graph_repr(self) -> builtins.str:
-        """The text that ``torch.SymInt`` and its like give of themselves."""
+        """Return the text that ``torch.SymInt`` and the like show for themselves."""
         if not wants_value(depth=2):
             return self._text()
         places = open_places()
         return repr(self._value()) if places is None else places.mark(self.term)
 
     def _value(self) -> Any:
-        """The number that the program takes it for; guarded."""
+        """Return the plain number that the program sees; guarded."""
         raise NotImplementedError
 
     @property
     def expr(self) -> Any:
-        """The number as torch's helpers for sizes read it."""
+        """The number in the form that torch's helpers for sizes read."""
         return Expression(self.env, self.term)
 
     @property
@@ -106,5 +106,5 @@ class Node:
 
 
 def is_int_node(value: Any) -> bool:
-    """Whether ``value`` is a node for an integer."""
+    """Return whether ``value`` is a node for an integer."""
     return isinstance(value, Node) and value.is_int()

@@ -1,4 +1,4 @@
-"""Symbolic floats that stand for NumPy's: what they are made by, and how they become Python's."""
+"""Symbolic floats that stand for NumPy's: functions that make them, and their conversion to Python's floats."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from symshape.tracing.symbolic.nodes.float_node import FloatNode
 
 
 def of_numpy(node: Any) -> bool:
-    """Whether a node is a float of NumPy's."""
+    """Return whether a node is a NumPy float."""
     return isinstance(node.term, FloatTerm) and node.term.of_numpy()
 
 
 def constant(env: Environment, number: float) -> FloatNode:
-    """A plain float of NumPy's, so that what is computed with it is of NumPy's."""
+    """Return a plain number as a NumPy float, so that results computed with it are NumPy's."""
     return FloatNode(env, FloatTerm("np_float", (float(number),)))
 
 
 def computed(node: FloatNode, function: str) -> FloatNode:
-    """What a function of NumPy's makes of a float; ``float`` makes it one of NumPy's."""
+    """Return the result of a NumPy function of a float; ``float`` converts it to a NumPy float."""
     term = FloatTerm(f"np_{function}", (node.term,))
     node.env.partial.add(term)
     return FloatNode(node.env, term)
 
 
 def of_python(node: FloatNode) -> FloatNode:
-    """The float itself, of Python's class."""
+    """Return the float converted to Python's class."""
     return FloatNode(node.env, float_term("as_float", node.term)) if of_numpy(node) else node

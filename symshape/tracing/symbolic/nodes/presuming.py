@@ -1,6 +1,6 @@
-"""Conditions that eager does not need, but that hold wherever people write such a program: taken for granted.
+"""Assumed conditions: eager does not need them, but programs written in this way always mean them to hold.
 
-``rows[mask] * weights[mask]`` means the same elements, though eager would also spread a single one over many.
+``rows[mask] * weights[mask]`` means the same elements, though eager would also broadcast a single one.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ from symshape.tracing.symbolic.nodes.environment import Environment, Message
 
 
 class Condition(Protocol):
-    """What is needed of the node of a condition here."""
+    """The part of a condition's node that is used here."""
 
     env: Environment
     term: Term
 
 
 def presume(condition: Condition, message: Message = "") -> bool:
-    """Whether a condition that only data tell is taken to hold, as it is where eager could run if it does not.
-
-    It is asserted at run time then.
-    """
+    """Return whether a condition on data is assumed: it is known, or asserted at run time, with a retry in eager."""
     env, term = condition.env, condition.term
     if env.hint(term) is not None or env.guard_or(boolean.not_(term), False):
         return False

@@ -1,4 +1,4 @@
-"""Integers that a program rounds numbers of data to: ``int(mask.sum() * 0.7)``, read when the graph runs."""
+"""Rounding of data-dependent numbers to integers: ``int(mask.sum() * 0.7)``, computed when the graph runs."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _ROUNDINGS: dict[Any, Any] = {
 
 
 class Number(Protocol):
-    """What is needed of the node of a float here."""
+    """The part of a float's node that is used here."""
 
     @property
     def env(self) -> Environment:
-        """Its environment."""
+        """The node's environment."""
 
     @property
     def term(self) -> FloatTerm | float:
-        """Its formula."""
+        """The node's formula."""
 
 
 def rounded(number: Number, whole: Callable[[float], int]) -> Any:
-    """The node of an unknown integer, computed and read by nodes of the graph; None for what is no matter of data.
+    """Return an integer node that the graph computes; None if the number depends on sizes or float arguments alone.
 
-    That it is one, no infinity, and that an int64 holds it, is asserted.
+    It is asserted that the number is finite and that an int64 holds it.
     """
     env, term = number.env, number.term
     if not isinstance(term, FloatTerm) or not term.unbacked() or env.data.is_argument(term):

@@ -1,4 +1,4 @@
-"""Operators of sizes, each as torch calls it (on two nodes) and as Python does (``s + 1``, ``1 + s``)."""
+"""The operators of sizes, each as torch calls it (on two nodes) and as Python does (``s + 1``, ``1 + s``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Operators = tuple[Method, Method, Method]
 
 
 def lifted(node: Node, other: Any) -> Term | None:
-    """The other operand of an int node's operator as an integer term, or None if it is none."""
+    """Return the other operand of an int node's operator as an integer term, or None if it is none."""
     if type(other) is type(node):
         term: Term = other.term
         return term
@@ -35,12 +35,12 @@ def lifted(node: Node, other: Any) -> Term | None:
 
 
 def integer_of(node: Node) -> Term:
-    """The term of an operand that torch calls with: a condition is 1 where it holds, and 0 elsewhere."""
+    """Return the integer term of an operand that torch passes: a condition is 1 if it holds, else 0."""
     return boolean.ite(node.term, 1, 0) if type(node) is BoolNode else node.term
 
 
 def arithmetic_operators(function: Operation) -> Operators:
-    """A SymNode method, a Python operator and its reflection for an operation that is always defined."""
+    """Return a SymNode method, a Python operator and its reflection for an operation that is always defined."""
 
     def node_method(self: Node, other: Node) -> Any:
         nodes = self.env.nodes
@@ -64,7 +64,7 @@ def arithmetic_operators(function: Operation) -> Operators:
 
 
 def relation_operators(function: Operation) -> tuple[Method, Method]:
-    """A SymNode method and a Python operator for a comparison."""
+    """Return a SymNode method and a Python operator for a comparison."""
 
     def node_method(self: Node, other: Node) -> Any:
         return BoolNode(self.env, self.env.nodes.combine(function, self.term, integer_of(other)))
@@ -80,7 +80,7 @@ def relation_operators(function: Operation) -> tuple[Method, Method]:
 
 
 def division_operators(function: Operation) -> Operators:
-    """The same for ``//`` and ``%``: a divisor of 0 is an error in Python, so the program depends on it."""
+    """Return the three methods of ``//`` or ``%``; a guard or assertion decides whether a divisor is 0, and raises."""
 
     def divide(env: Environment, a: Term, b: Term) -> Term:
         if b.op is not Op.CONST and env.evaluate(boolean.is_zero(b), ZeroDivisionError):

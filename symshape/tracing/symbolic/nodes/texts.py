@@ -1,8 +1,8 @@
-"""What ``str()`` of a symbolic number or tensor says: its value to the program that is traced, its name to people.
+"""The text of a symbolic number or tensor: its value for the traced program, its name for people.
 
-A program may compute with the text of a size (a key, a file name, a branch on ``"8"``), so the text has to be the one
-that eager gives, and the size is fixed by a guard.  Messages need no guard: what torch, symshape and Python's own
-``logging``, ``warnings``, ``traceback`` and debugger format, and what the program prints, shows names.
+A program may compute with the text of a size (a key, a file name, a branch on ``"8"``).  Its text must be the one that
+eager gives, so the size is fixed by a guard.  Messages need no guard: they show names.  Messages are the texts made by
+torch, symshape and Python's own ``logging``, ``warnings``, ``traceback`` and debugger, and what the program prints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _thread = threading.local()
 
 @contextmanager
 def values() -> Iterator[None]:
-    """Inside, in this thread, a text of a symbolic number is asked for by the traced program."""
+    """Return a context in which texts of symbolic numbers in this thread are made for the traced program."""
     with _set(True):
         yield
 
@@ -40,20 +40,20 @@ def _set(asked: bool) -> Iterator[None]:
 
 
 def wants_value(depth: int = 1, *, formats: bool = False) -> bool:
-    """Whether the text is for the program itself; ``depth`` is how far up the stack of the caller the asker stands.
+    """Return whether a text is made for the program itself; ``depth`` is the caller's distance to the asking frame.
 
-    ``formats``: the asker formats, and what it makes may be a message that nobody reads.
+    ``formats``: the text comes from formatting, and may be part of a message that is never shown.
     """
     if not getattr(_thread, "asked", False):
         return False
     frame = sys._getframe(depth + 1)
     asker = frame.f_code.co_filename
-    wants = not describes(asker) or asker == __file__  # plain_print speaks for the program
+    wants = not describes(asker) or asker == __file__  # plain_print acts for the program
     return wants and not (formats and is_unsaid(frame))
 
 
 def formatted(number: Any, spec: str, kind: type) -> str:
-    """``format(number, spec)``: with the value for the program, which a guard fixes; the plain name for people."""
+    """Return ``format(number, spec)``: with the value (and a guard) for the program, with the plain name for people."""
     if not wants_value(depth=2, formats=True):
         return str(number.node)
     places = open_places()
@@ -61,38 +61,38 @@ def formatted(number: Any, spec: str, kind: type) -> str:
 
 
 def open_places() -> Places | None:
-    """Where the numbers of a text are noted that a run may have to say; None where texts hold numbers themselves."""
+    """Return the places of numbers that a message inserts when the graph runs; None if texts contain the numbers."""
     return getattr(_thread, "places", None)
 
 
 def to_be_said(message: str | Callable[[], str]) -> Message:
-    """The message of a check as a run that fails would make it; without a text where it cannot be made so.
+    """Return the message of a check as a failing run would show it; an empty one if that cannot be made.
 
-    A program that makes no message, because its checks hold, must not fail for one.
+    A program whose checks hold makes no message, so it must not fail because of one.
     """
     if not callable(message):
         return Message((message,) if message else ())
     before, _thread.places = open_places(), Places()
     try:
-        with refusals_noted():  # what is refused in a message that is never shown, is not
+        with refusals_noted():  # a refused operation in a message that is never shown is allowed
             return _thread.places.message(str(message()))  # type: ignore[no-any-return]
-    except Exception:  # whatever the program's own function may raise
+    except Exception:  # the program's own function may raise anything
         return Message()
     finally:
         _thread.places = before
 
 
 def said(message: str | Callable[[], str]) -> str:
-    """The message of a check that fails while it is traced: with the call's numbers, as far as they are known."""
+    """Return the message of a check that fails while it is traced, with the numbers of the call if they are known."""
     try:
         with refusals_noted():
             return str(message()) if callable(message) else message
-    except SymShapeError:  # it depends on data
+    except SymShapeError:  # the message depends on data
         return str(to_be_said(message))
 
 
 def plain_print(*items: Any, **options: Any) -> None:
-    """``print``, for which symbolic numbers show their names; unless the program catches what it prints."""
+    """Print with the names of symbolic numbers; with their values if the program captures the output."""
     caught = options.get("file") is not None or isinstance(sys.stdout, io.StringIO)
     with _set(getattr(_thread, "asked", False) and caught):
         print(*items, **options)  # noqa: T201 - the program's own print

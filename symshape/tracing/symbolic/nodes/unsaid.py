@@ -1,7 +1,7 @@
-"""Texts that are said only where a check fails: an f-string that is the message of a function which only checks.
+"""Texts that are shown only if a check fails: f-strings that are the message of a checking function.
 
-``torch_compilable_check(found == wanted, f"found {found}")`` makes its text whether it is needed or not.  Where the
-check is traced nobody reads it, and where it fails in a run the function itself runs, with the text that eager gives.
+``torch_compilable_check(found == wanted, f"found {found}")`` makes its text even if the check holds.  When the check is
+traced, the text is never shown.  When the check fails in a run, the function runs eagerly and makes eager's text.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from symshape.torch_internals import operators
 
 _CHECKS = {("transformers.utils.import_utils", "torch_compilable_check")}
-"""Functions of others, whose second argument is a message: module and name."""
+"""The checking functions of other libraries, by module and name; their second argument is a message."""
 _OF_TORCH = {id(operators.asserting)}
 _NAMES = frozenset(("msg", "message"))
 _FORMATS = frozenset(("format", "format_map", "__format__"))
 
 
 def is_unsaid(frame: FrameType) -> bool:
-    """Whether whatever this line formats is the message of such a function."""
+    """Return whether all texts that the current line formats are messages of checking functions."""
     names = _messages(frame.f_code.co_filename).get(frame.f_lineno)
     return bool(names) and all(_only_checks(name, frame) for name in names or ())
 
@@ -42,7 +42,7 @@ def _only_checks(name: tuple[str, ...], frame: FrameType) -> bool:
 
 @lru_cache(maxsize=256)
 def _messages(filename: str) -> dict[int, set[tuple[str, ...]]]:
-    """By line: what the f-strings there are messages of; an empty name where one is not, or something else formats."""
+    """Return, by line, the functions whose messages the f-strings are; an empty name for any other formatting."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError):
@@ -55,10 +55,10 @@ def _messages(filename: str) -> dict[int, set[tuple[str, ...]]]:
 
 
 def _formatting(node: ast.AST, name: tuple[str, ...]) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
-    """Each f-string and each call of ``format`` under a node, and what it is the message of."""
+    """Yield each f-string and each call of ``format`` under a node, with the function whose message it is."""
     if isinstance(node, ast.JoinedStr):
         yield node, name
-        name = ()  # what is formatted in it on the way is not the message itself
+        name = ()  # texts formatted inside it are not the message itself
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 yield from _formatting(part.value, ())
@@ -76,7 +76,7 @@ def _formatting(node: ast.AST, name: tuple[str, ...]) -> Iterator[tuple[ast.expr
 
 
 def _dotted(node: ast.expr) -> tuple[str, ...]:
-    """The names of ``a.b.c``; of anything else the last one alone, where it has one."""
+    """Return the names of ``a.b.c``; for any other expression an empty name and the last attribute, if it has one."""
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Attribute):
