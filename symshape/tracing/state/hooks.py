@@ -153,7 +153,7 @@ _SPELLED_NOWHERE = frozenset({"__getattribute__", "__setattr__", "__delattr__"})
 
 
 def _wrapped(owner: Any, name: str) -> Any:
-    """Return an attribute through which others are read or written under names that no bytecode contains."""
+    """Return an attribute whose name is in ``_WRAPPED``, or its substitute that records how the attribute is used."""
     if name == "__class__":
         return class_of(owner)
     value = getattr(owner, name)

@@ -48,7 +48,7 @@ class Symbols(Mapping[str, Symbol]):
         self._reserved.update(names)
 
     def taken(self) -> frozenset[str]:
-        """Return the names of all symbols so far, including those of floats."""
+        """Return all names in use: those of symbols, of floats, and reserved ones."""
         return frozenset(self._reserved) | self._symbols.keys()
 
     def unbacked_name(self) -> str:
