@@ -43,7 +43,7 @@ export SYMSHAPE_NATIVE := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test lint format types bench fuzz sweep golden pages docs mutation notebooks clean clean-venv
+.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-all lint format types bench fuzz sweep golden pages docs mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minut
 
 test: $(STAMP)  ## tests, doctests, notebooks, smoke runs (ARGS="-k name" for some of them)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-all: $(STAMP)  ## the tests that make test leaves out for their time as well (hours)
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "slow or not slow" $(ARGS)
 
 lint: $(INSTALLED)  ## format check, lint, types
 	@status=0; \

@@ -379,9 +379,19 @@ def test_a_cache_that_is_written_to_is_not_appended_to() -> None:
     assert not any(bucket.memory.extra for bucket in buckets)
 
 
-@pytest.mark.usefixtures("fused")
-@pytest.mark.parametrize("faster", ["eager", "inductor"])
-def test_kernels_of_a_compiler_get_plain_buffers_if_they_serve(faster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fused", "faster"),
+    [
+        ("in Python", "eager"),
+        ("in C++", "inductor"),
+        pytest.param("in Python", "inductor", marks=pytest.mark.slow),
+        pytest.param("in C++", "eager", marks=pytest.mark.slow),
+    ],
+    indirect=["fused"],
+)
+def test_kernels_of_a_compiler_get_plain_buffers_if_they_serve(
+    fused: None, faster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def timed(variants: Sequence[Variant], device: torch.device) -> tuple[Variant, ...]:
         found = measured(variants, device)
         return tuple(sorted(found, key=lambda each: each.kernels != faster))
