@@ -88,15 +88,18 @@ def output_held() -> Iterator[None]:
 
 @contextmanager
 def generators_put_back() -> Iterator[None]:
-    """If an error ends it, the generators that all share (torch's, Python's, NumPy's) are put back."""
-    numpy = sys.modules.get("numpy")
+    """Put the global generators (torch's, Python's, NumPy's) back if an error ends the block.
+
+    NumPy's generator has no state to keep before ``numpy.random`` is imported, which takes longer than a small trace.
+    """
+    of_numpy = sys.modules.get("numpy.random")
     ours, pythons = state_of(torch.default_generator), random.getstate()
-    numpys = numpy.random.get_state() if numpy is not None else None
+    numpys = of_numpy.get_state() if of_numpy is not None else None
     try:
         yield
     except BaseException:
         torch.set_rng_state(ours)
         random.setstate(pythons)
-        if numpy is not None:
-            numpy.random.set_state(numpys)
+        if of_numpy is not None:
+            of_numpy.set_state(numpys)
         raise
