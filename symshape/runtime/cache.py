@@ -1,4 +1,4 @@
-"""The recompile cache: entries by module state, structure and guards, dispatched by memo, then by tree."""
+"""The recompile cache: entries by module state, structure and guards, found by exact key, then by dispatch tree."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from symshape.runtime.families import Family
 from symshape.runtime.history import History
 from symshape.runtime.runners.notes import Note
 
-_MOST_SEEN = 8192  # different integers that are counted for an entry
-_MOST_ASKED = 4  # branches whose memos are asked
+_MOST_SEEN = 8192  # counters of an entry: different tuples of integers
+_MOST_ASKED = 4  # branches whose memos are searched for an exact key
 
 
 Hit = tuple[Entry, tuple[int, ...], Seen]
@@ -27,14 +27,14 @@ Hit = tuple[Entry, tuple[int, ...], Seen]
 
 
 class Branch:
-    """Everything compiled for one state of modules and closures.
+    """The entries compiled for one state of modules and closures.
 
     Attributes:
-        state: what was read.
-        stateless: whether nothing was that can change.
-        grows: whether it may compare more, for more entries: not once one left another branch that compared too much.
-        memo: exact calls, each with its entry and the integers to run it with.
-        families: by structure.
+        state: the values of modules, globals and closures that traces read.
+        stateless: whether the traces read nothing that can change.
+        grows: whether it may compare more state for new entries: false once an entry moved here to compare less.
+        memo: hits by the exact key of a call.
+        families: entries and dispatch tree by call structure.
     """
 
     def __init__(self, state: State) -> None:
@@ -45,13 +45,13 @@ class Branch:
         self.families: dict[Hashable, Family[Entry]] = {}
 
     def compare(self, state: State) -> None:
-        """From now on compares what another state does, too."""
+        """Add another state to what this branch compares at each call."""
         if not self.state.covers(state):
             self.state = self.state.and_(state)
             self.stateless = False
 
     def compare_less(self) -> None:
-        """From now on compares what the entries that are left need: the rest may keep alive what nobody else does."""
+        """Compare only what the remaining entries need: anything more may keep objects alive that no entry uses."""
         first, *others = dict.fromkeys(entry.program.state for entry in self.entries())
         for each in others:
             if not first.covers(each):
@@ -60,31 +60,31 @@ class Branch:
         self.stateless = first.empty
 
     def leave(self, structure: Hashable) -> None:
-        """Lets a family go that has no entries left."""
+        """Drop the family of a structure if it has no entries left."""
         if not self.families[structure].entries:
             del self.families[structure]
 
     def entries(self) -> list[Entry]:
-        """The entries for this state."""
+        """Return the entries for this state."""
         return [entry for family in self.families.values() for entry in family.entries]
 
 
 class EntryCache:
-    """Entries, bounded in number, and the memo of exact calls: whatever leaves is released and never found again.
+    """The entries of one compiled function, bounded in number, and the memo of exact calls.
 
-    Readers take no lock: what they read is replaced, never half-changed.
+    A removed entry is released and not found again.  Readers take no lock: attributes are replaced as a whole.
 
     Attributes:
         branches: the most recently used first.
-        evictions: entries that left because the cache was full.
-        clock: calls so far: who serves one notes it as the time of the entry's last use.
-        plain, plain_until: what calls run before this one, and look for no entry (see ``plain_calls.py``).
-        makers: make the keys that the memo knows calls by.
-        history: what happened, for people.
-        why_gone: why the last entry left, in words; empty where none has left.
+        evictions: entries that were removed because the cache was full.
+        clock: calls so far; recorded in an entry as the time of its last use.
+        plain, plain_until: calls before number ``plain_until`` run ``plain`` without a look-up (``plain_calls.py``).
+        makers: the functions that make exact keys for the memo.
+        history: the events of this function, for reports.
+        why_gone: why the last entry was removed, in words; empty if none was.
     """
 
-    plain: Callable[..., Any]  # set by who counts on it
+    plain: Callable[..., Any]  # set by PlainCalls
 
     def __init__(self, max_entries: int, memo_size: int, exact: ExactKey = QUICK) -> None:
         self._max_entries = max_entries
@@ -102,7 +102,7 @@ class EntryCache:
         self._lost: deque[Entry] = deque()
 
     def notes(self, entry: int, slots: Sequence[Slot]) -> Note:
-        """What tells the history of things that happen to what runs an entry, which it does not keep alive."""
+        """Return a function that records events of an entry's runner; it does not keep this cache alive."""
         history, here = self.history, weakref.ref(self)
 
         def note(kind: str, **what: Any) -> None:
@@ -112,11 +112,11 @@ class EntryCache:
         return note
 
     def ask(self, questions: Sequence[Question]) -> None:
-        """Exact keys hold the answers to these questions too, from now on."""
+        """Include the answers to these questions in exact keys from now on."""
         self.makers = asking(self._exact.makers, questions)
 
     def find_exact(self, key: Hashable) -> Hit | None:
-        """What is remembered for this key, if the state is still the same."""
+        """Return the remembered hit for an exact key if its branch's state is unchanged, else None."""
         for branch in self.branches[:_MOST_ASKED]:
             found = branch.memo.get(key)
             if found is not None and (branch.stateless or branch.state.unchanged()):
@@ -124,9 +124,10 @@ class EntryCache:
         return None
 
     def find(self, structure: Hashable, values: tuple[int, ...]) -> tuple[Branch, Entry] | None:
-        """The entry that serves a call of this structure with these integers, by the tree of a branch in its state.
+        """Return the branch and entry that serve a call of this structure with these integers, or None.
 
-        Or of a branch whose state is another, where what differs is nothing that the entry itself needs.
+        A branch whose state is unchanged is preferred. An entry of another branch serves too if the part of the state
+        that the entry itself needs is unchanged.
         """
         others: list[tuple[Branch, Entry]] = []
         branches = self.branches  # another thread may exchange them
@@ -149,17 +150,17 @@ class EntryCache:
         return None
 
     def admits(self, structure: Hashable, values: tuple[int, ...]) -> bool:
-        """Whether an entry would serve a call of this structure with these integers in some state."""
+        """Return whether an entry would serve a call of this structure with these integers in some state."""
         families = [branch.families.get(structure) for branch in self.branches]
         return any(each is not None and each.tree.lookup(values) is not None for each in families)
 
     def last_hit(self, structure: Hashable) -> int:
-        """The number of the last call of this structure that an entry served."""
+        """Return the number of the last call of this structure that an entry served, or 0."""
         families = [branch.families.get(structure) for branch in self.branches]
         return max((entry.last_used for each in families if each is not None for entry in each.entries), default=0)
 
     def forget(self, key: Hashable) -> None:
-        """Has calls by this exact key looked up anew."""
+        """Remove an exact key from every memo, so that such calls are looked up again."""
         for branch in self.branches:
             branch.memo.pop(key, None)
 
@@ -169,7 +170,7 @@ class EntryCache:
                 self.branches = (branch, *(each for each in self.branches if each is not branch))
 
     def _by_itself(self, branch: Branch, structure: Hashable, entry: Entry) -> Branch:
-        """Takes an entry out of a branch that compares more than it needs, into one that does not; answers that."""
+        """Move an entry from a branch that compares more state than the entry needs; return its new branch."""
         state = entry.program.state
         with self.changing():
             if entry.gone or entry not in branch.entries():  # another thread was first
@@ -197,7 +198,7 @@ class EntryCache:
     def remember(
         self, branch: Branch, leaves: Sequence[Any], key: Hashable, entry: Entry, values: tuple[int, ...]
     ) -> None:
-        """Lets :meth:`find_exact` answer ``entry`` for the key of these leaves, unless the entry has left meanwhile."""
+        """Store ``entry`` in the branch's memo under the exact key of these leaves, unless it was removed meanwhile."""
         if not self._exact.lasts(leaves):
             return
         with self.lock:
@@ -214,7 +215,7 @@ class EntryCache:
                 pass
 
     def seen(self, entry: Entry, values: tuple[int, ...]) -> Seen:
-        """Where calls of an entry with these integers are counted; the rarest are forgotten when there are too many."""
+        """Return the counter of an entry's calls with these integers; the rarer half of too many is dropped."""
         found = entry.seen.get(values)
         if found is None:
             if len(entry.seen) >= _MOST_SEEN:
@@ -232,7 +233,7 @@ class EntryCache:
                 branch.memo = {}
 
     def publish(self, structure: Hashable, entry: Entry) -> tuple[Branch, list[Entry]]:
-        """Adds an entry; answers its branch and the entries that had to leave, released."""
+        """Add an entry; return its branch and the entries that were evicted and released for it."""
         with self.changing():
             self._watch(entry)
             branch = self._branch_of(entry.program.state)
@@ -246,7 +247,7 @@ class EntryCache:
         return branch, gone
 
     def _watch(self, entry: Entry) -> None:
-        """Lets the entry go when an object dies that it was traced for."""
+        """Have the entry removed when one of the objects dies that it was traced for."""
         cache, lost = weakref.ref(self), weakref.ref(entry)
 
         def died(_: object) -> None:
@@ -258,7 +259,7 @@ class EntryCache:
         entry.watched = [each.when_gone(died) for each in held]
 
     def lose(self, entry: Entry) -> None:
-        """Lets an entry go that no call can reach, now or (in the midst of a change) after the next one."""
+        """Remove an entry that no call can reach any more: now, or after the change in progress."""
         self._lost.append(entry)
         if not self._busy and self.lock.acquire(blocking=False):
             try:
@@ -269,7 +270,7 @@ class EntryCache:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Holds the lock; objects may die inside, at any allocation, and their entries leave afterwards."""
+        """Hold the lock for a change; entries whose objects die inside, at any allocation, are removed afterwards."""
         gone: list[Entry] = []
         with self.lock:
             outer, self._busy = self._busy, True
@@ -285,7 +286,7 @@ class EntryCache:
         _release(gone)
 
     def _branch_of(self, state: State) -> Branch:
-        """The branch for a state that is the present one: one that holds now, which then compares this one's too."""
+        """Return a branch whose state holds now, which then compares ``state`` too; a new branch if there is none."""
         for branch in self.branches:
             if (branch.grows or branch.state.covers(state)) and branch.state.unchanged():
                 branch.compare(state)
@@ -320,7 +321,7 @@ class EntryCache:
         self.branches = tuple(branch for branch in self.branches if branch.families)
 
     def discard(self, entry: Entry, why: str = "it can serve no more calls") -> None:
-        """Removes an entry that can serve no more calls, and notes why; nothing if it has left already."""
+        """Remove an entry that can serve no more calls, and record why; do nothing if it was removed already."""
         with self.changing():
             if entry.gone:
                 return
@@ -328,7 +329,7 @@ class EntryCache:
         _release((entry,))
 
     def clear(self) -> None:
-        """Forgets everything, and counts from 0 again."""
+        """Remove all entries and the history, and count from 0 again."""
         with self.changing():
             gone, self.entries, self.branches = self.entries, (), ()
             self.evictions = self.clock = self.plain_until = 0
@@ -340,6 +341,6 @@ class EntryCache:
 
 
 def _release(gone: Iterable[Entry]) -> None:
-    """Without the cache's lock: a runner that is being asked to let go may have to finish something first."""
+    """Release the runners of removed entries, outside the cache's lock: a runner may have work to finish first."""
     for entry in gone:
         entry.runner.release()

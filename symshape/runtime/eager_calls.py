@@ -1,7 +1,7 @@
-"""Calls that run the function itself: they cannot be traced, or their trace is not worth making now.
+"""Calls that run eagerly, because they cannot be traced or because their trace would not pay now.
 
-:class:`symshape.runtime.policy.programs.Programs` decides what is worth a trace.  Here stands why, what is said of it,
-and which calls need not be looked up again meanwhile.
+:class:`symshape.runtime.policy.programs.Programs` decides which traces pay. This module records the reasons, warns and
+reports them, and remembers which calls need no new look-up meanwhile.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _HELP = (
     "dimension makes it an error. symshape.Options(free_traces=None) traces every size."
 )
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError, KeyboardInterrupt)
-"""What was asked of us and cannot be had; the user's interrupt."""
+"""Errors that are always raised: broken constraints, wrong requests, and the user's interrupt."""
 
 
 @attrs.frozen(eq=False)
 class EagerCall:
-    """A call that runs the function itself.
+    """A call that runs eagerly.
 
     Attributes:
-        account: of its structure.
-        about: its integers, as the account knows them.
-        refusal: why it cannot be traced; None where a trace is not worth making now.
+        account: the account of its structure.
+        about: its integers, in the form that the account uses.
+        refusal: why it cannot be traced; None if its trace would not pay now.
         untried: whether no call with these integers was refused.
-        by_state: whether programs would serve it in another state, which may come back.
-        why: why, where that is not so for all calls of the account.
+        by_state: whether a program would serve the call in an earlier state, which may come back.
+        why: the reason, where it differs from the account's.
     """
 
     account: Account
@@ -70,27 +70,27 @@ class EagerCall:
 
     @property
     def reason(self) -> str:
-        """Return why, in a sentence."""
+        """Return why the call runs eagerly, in a sentence."""
         return self.why or self.account.reason if self.refusal is None else self.refusal.first_line()
 
 
 class EagerCalls:
-    """The calls of one compiled function that run the function itself.
+    """The calls of one compiled function that run eagerly.
 
     Args:
         fn: the function.
-        programs: decides what is worth a trace.
+        programs: decides which traces pay.
         fullgraph: refused calls raise.
-        why: says why the last trace was needed, for where no line of the program fixes a size.
-        remedy: what the warning says at its end: where calls are counted, and how they would raise.
+        why: returns why the last trace was needed; used if no line of the program fixes a size.
+        remedy: the end of the warning: where calls are counted, and how to make them raise.
 
     Attributes:
         clock: returns seconds.
-        fallbacks: calls that ran eagerly since they cannot be traced.
-        untraced: calls that ran eagerly since their trace was not worth making.
+        fallbacks: calls that ran eagerly because they cannot be traced.
+        untraced: calls that ran eagerly because their trace would not pay.
         attempts: traces that were refused.
-        seconds: what those traces took.
-        by_call: calls that were looked up before, by their keys.
+        seconds: the time that the refused traces took.
+        by_call: eager calls by exact key.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class EagerCalls:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything; the next refusal warns again."""
+        """Forget all records; the next refusal warns again."""
         self.programs.clear()
         self.by_call: dict[Hashable, EagerCall] = {}
         self._changing: dict[Hashable, tuple[int, ...]] = {}
@@ -119,16 +119,16 @@ class EagerCalls:
 
     # -- whether a call runs eagerly
     def of_call(self, key: Hashable | None) -> EagerCall | None:
-        """Return how the very call runs that this key tells, if it still runs eagerly (see :meth:`remember`)."""
+        """Return the remembered call with this exact key if it still runs eagerly (see :meth:`remember`), else None."""
         found = self.by_call.get(key)
         return found if found is not None and self._stands(found) else None
 
     def of_unreadable(self, args: Any, kwargs: Mapping[str, Any]) -> EagerCall | None:
-        """Return how a call runs whose arguments look as those of one that cannot be read."""
+        """Return the eager call for arguments with the same outline as unreadable ones, else None."""
         return self.of_call(outline_of(args, kwargs)) if self._unreadable else None
 
     def changes(self, structure: Hashable, places: tuple[int, ...]) -> None:
-        """Keep which integers of calls of a structure change from call to call."""
+        """Record which integers of calls of a structure change from call to call."""
         if len(self._changing) >= _MOST_CALLS:
             self._changing.clear()
         self._changing[structure] = places
@@ -139,9 +139,9 @@ class EagerCalls:
         return self.programs.account(structure, values, special)
 
     def of_miss(self, structure: Hashable, values: tuple[int, ...], *, learns: bool = False) -> EagerCall | None:
-        """Return how a call runs that no program serves; None if it is to be traced.
+        """Return how a call that no program serves runs eagerly; None if it is to be traced.
 
-        ``learns``: the call runs eagerly, and tells which sizes change.
+        ``learns``: the call runs eagerly in any case, to learn which sizes change.
         """
         with self._lock:
             account, about = self._account(structure, values)
@@ -159,7 +159,7 @@ class EagerCalls:
         return call
 
     def resting(self, structure: Hashable, values: tuple[int, ...]) -> EagerCall | None:
-        """Return how a call of this structure runs while the state of programs is not to be compared."""
+        """Return the eager call for this structure while the state of programs is not compared, else None."""
         account = self.programs.of(structure)
         if account is None or account.refusal is not None or not self.programs.rests(account):
             return None
@@ -167,7 +167,7 @@ class EagerCalls:
         return call if self._stands(call) else None
 
     def _stands(self, call: EagerCall) -> bool:
-        """Return whether a call that ran eagerly before still does: nothing is new, or a trace is not worth making."""
+        """Return whether a call that ran eagerly before still does: nothing has changed, or a trace would not pay."""
         programs, account, refusal = self.programs, call.account, call.refusal
         if refusal is None:
             if call.by_state and not programs.rests(account):
@@ -186,28 +186,28 @@ class EagerCalls:
         start = self.clock()
         unchanged = refusal.state.unchanged()
         programs.compared(account, (self.clock() - start) * 1e3)
-        if not unchanged:  # what was refused before says nothing about now
+        if not unchanged:  # earlier refusals say nothing about the new state
             refusal.values.clear()
             self.forget_calls()
         return unchanged
 
     def remember(self, key: Hashable, call: EagerCall) -> None:
-        """Let :meth:`of_call` find a call by its key."""
+        """Store an eager call by its exact key, for :meth:`of_call`."""
         with self._lock:
             if len(self.by_call) >= _MOST_CALLS:
                 self.by_call = {}
             self.by_call[key] = call
 
     def forget_calls(self) -> None:
-        """Have calls looked up anew: a program was traced, which may serve them, or the state has changed."""
+        """Forget the stored calls, to look them up again: a new program may serve them, or the state has changed."""
         self.by_call = {}
 
     # -- traces
     def passes(self, error: BaseException) -> bool:
-        """Return whether a trace's error is raised: for others the function runs, with its own error if it has one.
+        """Return whether an error of a trace is raised to the user; after any other error the function runs eagerly.
 
-        What a signal's handler raised passes: it interrupts the call, and says nothing of the program.
-        A program that refuses these sizes (``ProgramError``) refuses them as it runs, after what it did until then.
+        An error from a signal handler is raised: it interrupts the call and says nothing about the program. A program
+        that refuses these sizes (``ProgramError``) refuses them in its eager run too, after its earlier effects.
         """
         if isinstance(error, _ALWAYS_RAISED) or interrupt_in(error) is not None:
             return True
@@ -216,7 +216,7 @@ class EagerCalls:
     def traced(
         self, structure: Hashable, values: tuple[int, ...], entry: Entry, seconds: float, call: int = 0, leaves: int = 0
     ) -> None:
-        """Record a trace: its program, how long it took, the number of its call and how many leaves that has."""
+        """Record a trace: its program, its seconds, the number of its call and that call's number of leaves."""
         last = weakref.ref(entry)
         with self._lock:
             self.forget_calls()
@@ -246,16 +246,16 @@ class EagerCalls:
         sure: bool | None = None,
         place: str | None = None,
     ) -> EagerCall:
-        """Record that a trace, which took so long, was refused with this error.
+        """Record that a trace was refused with this error, and return the eager call.
 
         Args:
-            structure: of the call.
-            values: its integers.
-            error: what was raised.
-            seconds: what the attempt took.
-            state: what the trace had read.
-            sure: whether this says that the program cannot be traced; None: if the error is of such a class.
-            place: the user's line; empty where the error says it, None where its traceback does.
+            structure: the call's structure.
+            values: the call's integers.
+            error: the error that the trace raised.
+            seconds: how long the attempt took.
+            state: the state that the trace had read.
+            sure: whether the error proves that the program cannot be traced; None: decided by the error's class.
+            place: the user's line; empty if the error's text names it, None if its traceback does.
         """
         sure = isinstance(error, (UnsupportedError, DataDependentError)) if sure is None else sure
         said = "\n".join([str(error), *getattr(error, "__notes__", ())])
@@ -278,9 +278,9 @@ class EagerCalls:
             return EagerCall(account, about, refusal)
 
     def unreadable(self, args: Any, kwargs: Mapping[str, Any], error: BaseException, seconds: float) -> EagerCall:
-        """Record that the arguments of a call cannot be read.
+        """Record that the arguments of a call cannot be read, and return the eager call.
 
-        What they look like is less than what they are, so calls that look alike count as untried.
+        An outline says less than the arguments themselves, so later calls with the same outline count as untried.
         """
         outline = outline_of(args, kwargs)
         call = attrs.evolve(self.refused(outline, (), error, seconds, state=None, sure=True), untried=True)
@@ -288,15 +288,15 @@ class EagerCalls:
         self.remember(outline, call)
         return call
 
-    # -- the call itself
+    # -- the eager run
     def run(self, call: EagerCall, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the function itself, once, with the call's own arguments; warn and tell why.
+        """Run the function eagerly, once, on the call's own arguments; warn and report why.
 
-        An error that may be the program's own is told only if the program runs without it.
+        A trace's error that may be the program's own is reported only if the eager run succeeds.
 
         Raises:
-            UnsupportedError: the function runs without the error, and ``fullgraph`` was asked for.
-            ProgramError: it refuses the sizes, as the trace said, and ``fullgraph`` was asked for.
+            UnsupportedError: the eager run succeeded, and ``fullgraph`` was asked for.
+            ProgramError: the function refused the sizes, as the trace said, and ``fullgraph`` was asked for.
         """
         refusal = call.refusal
         if refusal is None or refusal.sure:
@@ -326,7 +326,7 @@ class EagerCalls:
         return result
 
     def _tell(self, call: EagerCall) -> None:
-        """Emit an event for each call, and a warning for the first one that is refused or does not pay."""
+        """Emit an event for each eager call; warn for the first that was refused and the first that would not pay."""
         refusal, account, name = call.refusal, call.account, name_of(self._fn)
         refused = refusal is not None
         if events.anybody():
@@ -345,7 +345,7 @@ class EagerCalls:
 
     # -- in words
     def _reason(self, account: Account) -> tuple[str, str]:
-        """Return why calls of an account are not traced, in sentences, and the user's line that this comes from."""
+        """Return why calls of an account are not traced, in sentences, and the user's line responsible."""
         name, here = name_of(self._fn), defined_at(self._fn)
         if account.special:
             return _SPECIAL, here
@@ -370,14 +370,14 @@ class EagerCalls:
         return f"{start}. The program needs {texts[0]}, then {texts[1]}: {origin}", origin
 
     def lines(self) -> list[str]:
-        """Return, for each structure whose calls are not traced though they could be, their number and why."""
+        """Return a line for each structure whose traces would not pay: its number of eager calls and the reason."""
         told = [each for each in self.programs.accounts if each.calls]
         return [f"{each.calls:,} not traced since that would not pay: {each.reason}" for each in told]
 
     def explain(self, calls: int, others: Sequence[str] = ()) -> str:
-        """Return which calls ran eagerly, of so many: for each reason its line, its calls and its attempts.
+        """Return which of ``calls`` calls ran eagerly: for each reason its line, its calls and its traces.
 
-        ``others`` are the lines of what ran eagerly for another reason.
+        ``others`` are lines about calls that ran eagerly for other reasons; they come first.
         """
         name = name_of(self._fn)
         told: dict[str, tuple[int, int]] = {}
@@ -399,7 +399,7 @@ _SPECIAL = (
     "enough for what it costs"
 )
 _QUIET = (_WAITS, _FIRST, _SPECIAL)
-"""Reasons of which no warning tells: they pass by themselves."""
+"""Temporary reasons, for which no warning is given."""
 
 
 def _served_again(entry: Entry | None) -> bool:

@@ -1,4 +1,4 @@
-"""One compiled program in the cache, with what runs it."""
+"""An entry of the recompile cache: one compiled program with its runner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symshape.runtime.runners.protocol import Runner
 
 
 class Seen:
-    """How many calls with certain integers an entry served; threads may lose one now and then.
+    """The counter of an entry's calls with certain integers; concurrent threads may lose a count.
 
     Attributes:
         calls: their number.
@@ -34,18 +34,18 @@ class Entry:
 
     Attributes:
         number: 0 for the first program that was traced.
-        program: what was traced.
-        runner_name: what runs it.
-        runner: runs it, and is released when the entry leaves the cache.
-        around: what happens where a run fails; None where an error is raised as it is.
-        run: the runner's ``run(leaves, values)``, with ``around`` around it: the flat outputs.
-        build: from flat outputs to the program's own structure.
-        looks: whether its calls look at containers among their arguments: see ``serve`` in ``runtime/variables.py``.
-        finish: what ends a call of a program that writes to records among its arguments, after ``build``.
+        program: the traced program.
+        runner_name: the name of the runner that was asked for.
+        runner: runs the program; released when the entry is removed from the cache.
+        around: handles a failed run; None if errors are raised unchanged.
+        run: the runner's ``run(leaves, values)``, wrapped by ``around``; returns the flat outputs.
+        build: turns flat outputs into the program's result structure.
+        looks: whether calls check containers among their arguments: see ``serve`` in ``runtime/variables.py``.
+        finish: runs after ``build`` if the program writes to objects among its arguments; else None.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
-        seen: how often which integers came.
-        watched: references to the objects that it was traced for: when one dies, the entry can serve no call.
+        seen: the call counters by integers.
+        watched: weak references to the objects that it was traced for; when one dies, the entry is removed.
     """
 
     __slots__ = (
@@ -91,14 +91,14 @@ class Entry:
 
     @property
     def guards(self) -> GuardSet:
-        """The guards over slots ``v0, v1, …``, made when they are asked for first: what the tree dispatches on."""
+        """The guards over slots ``v0, v1, …``, for the dispatch tree; built on first access."""
         found = self._guards
         if found is None:
             found = self._guards = self.program.slot_guards()
         return found
 
     def use(self, runner: Runner) -> None:
-        """Runs by ``runner`` from now on; the one before is not released, since the new one may be made around it."""
+        """Run by ``runner`` from now on; the old runner is not released, since the new one may wrap it."""
         self.runner = runner
         run = runner.run  # bound once: a warm call looks up one attribute
         if self.program.call.has_floats and not isinstance(runner, EagerRunner):
@@ -106,25 +106,26 @@ class Entry:
         self.run = run if self.around is None else self.around(run, self.program.lifted_tensors)
 
     def made(self, flat: list[Any], leaves: Sequence[Any]) -> Any:
-        """The result of a call with these flat outputs, and what it writes to its arguments."""
+        """Return the result of a call from its flat outputs, after writing back to its arguments."""
         built = self.build(flat)
         return built if self.finish is None else self.finish(built, leaves)
 
     def instead(self, failed: list[Exception], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What becomes of a call whose run has failed; nobody handles the error meanwhile, as in eager.
+        """Return the result of an eager run after the program's run failed, or raise the run's error.
 
-        It is taken out of ``failed``, so that no frame of the caller's keeps it.
+        Call it outside the ``except`` block, so that the error is not the context of a new one. The error is removed
+        from ``failed``, so that no frame of the caller keeps it alive.
         """
         if self.around is None:
             raise failed.pop()
         return self.around.instead(failed.pop(), args, kwargs)
 
     def refused_data(self, error: Exception | None) -> bool:
-        """Whether an op of the program raised this error because of what its tensors hold."""
+        """Return whether an op of the program raised this error because of the values in its tensors."""
         return self.around is not None and self.around.refused_data(error)
 
     def held(self) -> Callable[[], Entry | None]:
-        """What answers this entry: for as long as the objects live that it was traced for, whoever holds the answer."""
+        """Return a function that returns this entry; weakly if the entry depends on watched objects."""
         return weakref.ref(self) if self.watched else lambda: self
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""Programs that fail in a call: the function itself runs, which may catch the error, or write before it fails.
+"""Recovery from programs that fail in a call: the function runs eagerly instead.
 
-So it has its own result, or its own error and traceback, and its effects.  That is right as long as the failed run has
-changed nothing, which is known from the step that it failed at; random numbers that it drew are drawn again, and what
-it wrote in place is put back where it was copied (``written_before.py``).
+The eager run may catch the error, or write before it fails, so the call has its own result or error, and its effects.
+That is right only if the failed run has changed nothing, which is known from the step that failed. Generators that the
+run drew from are reset, and tensors written in place are restored where they were copied (``written_before.py``).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _UNDONE = "__symshape_undone__"  # an attribute of errors
 
 
 def _is_of_hooks(error: Exception) -> bool:
-    """Whether hooks raised it that were put around the call, for what autograd saves.
+    """Return whether the error was raised by saved-tensor hooks that were active around the call.
 
-    So a checkpoint ends what it computes again, once it has all that was saved: what ran until then has run.
+    A checkpoint ends its recomputation with such an error once everything saved was seen; it is not a failure.
     """
     hooks: Any = autograd.saving._top_saved_tensors_default_hooks(True)
     pack = None if hooks is None else hooks[0]
@@ -42,15 +42,15 @@ def _is_of_hooks(error: Exception) -> bool:
 
 
 class Failing:
-    """What happens where a run of one program fails.
+    """The handler of failed runs of one program.
 
     Args:
-        program: what runs.
+        program: the program that runs.
         fn: the function that it was traced from.
-        on_vain: called when what the program asserts did not hold, and the function had a result all the same.
+        on_vain: called when an assertion of the program failed though the eager run then returned a result.
 
     Attributes:
-        in_vain: how often that was so.
+        in_vain: how many calls failed an assertion though the eager run returned a result.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Failing:
             self._generators = () if None in drawn else tuple(known.values())
 
     def __call__(self, run: Run, lifted: Sequence[torch.Tensor]) -> Run:
-        """What runs the program on these lifted tensors; where that fails it puts back what it can."""
+        """Return ``run``, wrapped so that a failed run resets generators and restores tensors where possible."""
         if not self._generators and not self._written:
             return run
 
@@ -95,10 +95,10 @@ class Failing:
         return guarded
 
     def instead(self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What the function itself does in a call whose run failed: it may catch the error, and writes what it writes.
+        """Run the function eagerly after the program's run failed, and return its result.
 
-        Not where the failed run has changed the world, or a signal's handler raised, or a hook around the call: then
-        the error is raised.
+        Raise the error instead if the failed run has had effects that cannot be undone, or if the error comes from a
+        signal handler or from a hook around the call.
         """
         pass_on(error)
         if _is_of_hooks(error):
@@ -110,7 +110,7 @@ class Failing:
             result = self._fn(*args, **kwargs)
         except Exception as own:
             if asserted and isinstance(error, type(own)):
-                if str(own) in str(error) and not own.__dict__:  # the same, and says more
+                if str(own) in str(error) and not own.__dict__:  # the same error with a longer text
                     raise error from own
                 own.add_note(str(error))  # the program's words, and attributes that it may look at
             raise
@@ -123,12 +123,12 @@ class Failing:
         return result
 
     def refused_data(self, error: Exception | None) -> bool:
-        """Whether this is the error of an op that refused what its tensors hold: the function itself may catch it."""
+        """Return whether an op raised this error because of its tensors' values: the function itself may catch it."""
         failed = None if error is None or isinstance(error, SymShapeError) else self._lines.failed(error)
         return failed is not None and may_refuse_data(self._steps[failed])
 
     def _as_if_not_begun(self, error: Exception) -> bool:
-        """Whether the world is as it was before a run that failed, or will be once what it drew is put back."""
+        """Return whether the failed run had no effects, except draws from generators that are reset."""
         if not self._is_drawn_again(error):
             return False
         if _UNDONE in error.__dict__:
@@ -140,7 +140,7 @@ class Failing:
         return failed is not None and failed < writes
 
     def _is_drawn_again(self, error: Exception) -> bool:
-        """Whether the function would draw what a run that failed has drawn."""
+        """Return whether an eager run would draw what the failed run drew, once generators are reset."""
         return self._draws is None or bool(self._generators) or not self._has_drawn(error)
 
     def _has_drawn(self, error: Exception) -> bool:
@@ -149,7 +149,7 @@ class Failing:
 
     @functools.cached_property
     def _writes(self) -> int | None:
-        """The first step that writes to memory that was there before: it may fail when that is done, or half way."""
+        """The number of the first step that writes to memory of an input or a lifted tensor; None if there is none."""
         for number, step in enumerate(self._steps):
             if isinstance(step, Node) and any(id(value.storage) in self._memory for value in written_values(step)):
                 return number

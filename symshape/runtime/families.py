@@ -1,4 +1,4 @@
-"""The entries for calls of one structure, and the dispatch tree that finds one by its sizes."""
+"""The entries for calls of one structure, and the dispatch tree that finds an entry by the call's sizes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from guards.sets.guard_set import GuardSet
 
 
 class Guarded(Protocol):
-    """What a family holds."""
+    """The protocol of a family's members."""
 
     @property
     def guards(self) -> GuardSet:
-        """Its guards, over the slots of the tree."""
+        """The member's guards, over the slots of the tree."""
 
 
 class Cache(Protocol):
-    """Whose family it is."""
+    """The protocol of the cache that owns a family."""
 
     def changing(self) -> AbstractContextManager[None]:
-        """Holds off other changes."""
+        """Return a context that excludes other changes of the cache."""
 
 
 E = TypeVar("E", bound=Guarded)
 
 
 class Family(Generic[E]):
-    """The entries for one structure of arguments, and one dispatch tree, which they enter when it is asked next.
+    """The entries for one structure of arguments, and their dispatch tree; entries join the tree at its next use.
 
-    It is not asked by a process whose calls all have one tuple of sizes: the memo of exact calls answers these.
+    A process whose calls all have the same sizes never uses the tree: the memo of exact calls serves them.
 
     Attributes:
-        entries: all of them, in order.
+        entries: all entries, in order.
     """
 
     def __init__(self, slots: Sequence[str], cache: Cache) -> None:
@@ -46,7 +46,7 @@ class Family(Generic[E]):
 
     @property
     def tree(self) -> Tree[E]:
-        """The tree, with all entries in it."""
+        """The dispatch tree, after all waiting entries were inserted."""
         if self._waiting:
             cache = self._cache()
             with nullcontext() if cache is None else cache.changing():
@@ -57,12 +57,12 @@ class Family(Generic[E]):
         return self._tree
 
     def add(self, entry: E) -> None:
-        """Adds an entry, behind all others; while the cache changes."""
+        """Add an entry after all others; call while the cache changes."""
         self.entries = (*self.entries, entry)
         self._waiting = (*self._waiting, entry)
 
     def remove(self, entry: E) -> None:
-        """Takes an entry out; while the cache changes."""
+        """Remove an entry; call while the cache changes."""
         if entry in self._waiting:
             self._waiting = tuple(each for each in self._waiting if each is not entry)
         else:

@@ -1,4 +1,4 @@
-"""Which program serves a call that the memo does not know, and how often one looks where looking is fruitless."""
+"""The look-up of a program for a call that the memo does not know, and how often a fruitless look-up is repeated."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Finder"]
 
 
 class Finder:
-    """Finds what serves a call of one compiled function without a trace.
+    """The look-up of an entry for a call of one compiled function, without a trace.
 
     Args:
         cache: the function's entries.
-        rebinding: takes entries over to exchanged objects.
-        eager: says which calls run the function itself.
+        rebinding: moves entries to exchanged objects.
+        eager: decides which calls run eagerly.
     """
 
     def __init__(self, cache: EntryCache, rebinding: Rebinding, eager: EagerCalls) -> None:
@@ -29,12 +29,12 @@ class Finder:
     def find(
         self, structure: Hashable, values: tuple[int, ...], key: Hashable | None
     ) -> tuple[Branch, Entry] | EagerCall | None:
-        """Return the entry for a call, or how it runs eagerly; None if it is to be traced.
+        """Return the entry for a call, or how the call runs eagerly; None if it is to be traced.
 
         Args:
-            structure: of the call.
-            values: its integers.
-            key: the exact key of the call, by which it need not come here again while it runs eagerly.
+            structure: the call's structure.
+            values: the call's integers.
+            key: the exact key of the call; while the call runs eagerly, it is found by this key and not looked up here.
         """
         cache, eager = self._cache, self._eager
         unseen = eager.resting(structure, values)
@@ -56,6 +56,6 @@ class Finder:
                 return call
             unseen = attrs.evolve(call, by_state=True)
         if key is not None:
-            cache.forget(key)  # there the state would be compared
+            cache.forget(key)  # a memo hit would compare the state
             eager.remember(key, unseen)
         return unseen

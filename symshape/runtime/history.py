@@ -1,4 +1,4 @@
-"""What happened to one compiled function: traces, new sizes, buckets, captures, refusals, evictions; bounded."""
+"""The history of one compiled function: traces, new sizes, buckets, captures, refusals, evictions; bounded."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from symshape import forks
 from symshape.graph.program import Slot
 
 MOST = 2048
-"""Moments that are remembered: of each kind, so that many new sizes do not push the traces out."""
-_EXPLAINED = 64  # entries up to which it is found out at once which is nearest to a call that misses
+"""The number of moments remembered of each kind; a bound for each kind keeps new sizes from displacing traces."""
+_EXPLAINED = 64  # entries: a miss among more is not explained, since the nearest entry takes long to find
 
 
 class Explained(Protocol):
-    """A miss that can say why."""
+    """A cache miss that can explain itself."""
 
     @property
     def entries(self) -> Sequence[Any]:
-        """What it was compared with."""
+        """The entries that the call was compared with."""
 
     def explain(self) -> str:
-        """Why, in one sentence."""
+        """Return why no entry served the call, in one sentence."""
 
 
 @attrs.frozen
 class Moment:
-    """Something that happened.
+    """An event in the history of a compiled function.
 
     Attributes:
-        call: the number of the call in which it did.
-        at: when, in seconds of ``time.monotonic``.
-        kind: ``trace``, ``new sizes``, ``fallback``, ``evicted``; of what runs an entry ``bucket made`` (a padded
-            program), ``bucket chosen`` (who serves certain sizes from now on), ``captured``, ``kernels timed``,
-            ``dropped`` (it left for another), ``padding refused`` (a symbol is exact), ``ran op by op`` (instead).
-        entry: the number of the entry that it is about, if any.
-        values: the integers of the call, if it is about one.
-        slots: where they were read, if that is known.
-        sizes: in words, where it is about others than those of the call: up to which sizes a bucket serves.
-        text: why, where that is known.
-        milliseconds: how long it took, where that is known.
+        call: the number of the call in which it happened.
+        at: the time, in seconds of ``time.monotonic``.
+        kind: ``trace``, ``new sizes``, ``fallback``, ``evicted``; from runners ``bucket made`` (a padded
+            program), ``bucket chosen`` (the bucket that serves certain sizes now), ``captured``, ``kernels timed``,
+            ``dropped`` (a bucket, for another), ``padding refused`` (a symbol is exact), ``ran op by op`` (instead).
+        entry: the number of the entry concerned, if any.
+        values: the integers of the call concerned, if any.
+        slots: where the integers were read, if known.
+        sizes: other sizes than the call's, in words: up to which sizes a bucket serves.
+        text: the reason, if known.
+        milliseconds: the duration, if known.
     """
 
     call: int
@@ -58,7 +58,7 @@ class Moment:
 
 
 class History:
-    """The last moments of each kind; nothing is noted for a call that the memo knows.
+    """The last moments of each kind; calls that hit the memo are not recorded.
 
     >>> history = History()
     >>> history.note("trace", 1, entry=0)
@@ -68,8 +68,8 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, deque[tuple[Any, ...]]] = {}  # the attributes of moments, which few are asked for
-        self._lock = forks.lock()  # an object that dies in between may have something to tell
+        self._kept: dict[str, deque[tuple[Any, ...]]] = {}  # attributes of moments; objects are made when read
+        self._lock = forks.lock()  # reentrant: an object that dies inside may record a moment
 
     def note(
         self,
@@ -83,7 +83,7 @@ class History:
         text: str = "",
         milliseconds: float | None = None,
     ) -> None:
-        """Something happened now."""
+        """Record a moment that happens now."""
         moment = (call, time.monotonic(), kind, entry, values, slots, sizes, text, milliseconds)
         with self._lock:
             kept = self._kept.get(kind)
@@ -92,11 +92,11 @@ class History:
             kept.append(moment)
 
     def refused(self, call: int, values: tuple[int, ...], text: str, seconds: float) -> None:
-        """A call could not be traced, and runs as it is."""
+        """Record that a call could not be traced and runs eagerly."""
         self.note("fallback", call, values=values, text=text, milliseconds=seconds * 1e3)
 
     def because(self, miss: Explained | None) -> None:
-        """Says of the last trace why it was needed."""
+        """Record why the last trace was needed."""
         if miss is not None and len(miss.entries) <= _EXPLAINED:
             text = miss.explain()
             with self._lock:
@@ -104,12 +104,12 @@ class History:
                 traces[-1] = attrs.astuple(attrs.evolve(Moment(*traces[-1]), text=text), recurse=False)
 
     def moments(self) -> list[Moment]:
-        """All that is remembered, in order."""
+        """Return all remembered moments, in order of time."""
         with self._lock:
             found = [Moment(*each) for kept in self._kept.values() for each in kept]
         return sorted(found, key=lambda moment: (moment.at, moment.kind != "trace"))
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forget all moments."""
         with self._lock:
             self._kept.clear()

@@ -1,4 +1,4 @@
-"""Calls like earlier ones: their structure and integers, with the answers to what programs ask of arguments."""
+"""The known call structures of one compiled function, and the answers to programs' questions about arguments."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 
 _MOST_NEAR = 1024
 UNCOUNTED = Seen()
-"""Stands where calls of an entry with certain integers are counted, until they are."""
+"""The counter of a near hit, until calls of its entry with these integers get a counter of their own."""
 
 
 class KnownCalls:
-    """How calls of one compiled function are told apart, and which need not be read since their like was.
+    """The call structures of one compiled function that are known from earlier calls, by exact key without integers.
 
     Attributes:
-        questions: what programs asked of the data of arguments.
+        questions: the questions that programs asked about the data of arguments.
     """
 
     def __init__(self, cache: EntryCache) -> None:
@@ -38,11 +38,11 @@ class KnownCalls:
         self._near: dict[bytes, tuple[object, Family[Entry]]] = {}
 
     def with_answers(self, structure: Hashable, leaves: Sequence[Any]) -> Hashable:
-        """The structure of a call with the answers to what programs asked of its arguments."""
+        """Return the structure of a call, with the answers to programs' questions about its arguments."""
         return (structure, self._answers(leaves)) if self.questions else structure
 
     def ask(self, questions: Collection[Question]) -> None:
-        """From now on, calls are told apart by the answers to these questions too."""
+        """Include the answers to these questions in the structures of calls from now on."""
         new = tuple(each for each in questions if each not in self.questions)
         if new:
             self.questions += new
@@ -50,16 +50,16 @@ class KnownCalls:
             self._cache.ask(self.questions)
 
     def reading(self, flat: Sequence[Any], key: Hashable | None) -> Reading | None:
-        """What reading a call with this exact key and these leaves answers, if its like was read before."""
+        """Return the reading of a call with this exact key and these leaves if its structure is known, else None."""
         split = None if key is None else without_integers(asked_without(key) if self.questions else key)
         structure = None if split is None else self._structures.known.get(split[0])
         return None if split is None or structure is None else (flat, structure, split[1])
 
     def near(self, key: Any) -> Hit | None:
-        """What serves a call like one that was served before, with other integers, in the state of that one.
+        """Return the hit for a call that differs from an earlier one only in integers, by its dispatch tree.
 
-        None where it takes more to tell: keys with answers or that C++ did not make, several branches, containers that
-        have to be looked at.
+        Return None if more must be checked: keys with answers or that C++ did not make, several branches, or
+        containers among the arguments.
         """
         found = None if key is None else self._near.get(key[0])
         if found is None or found[0] is not self._cache.branches or len(key) != 2:
@@ -68,7 +68,7 @@ class KnownCalls:
         return None if entry is None or entry.looks else (entry, key[1], UNCOUNTED)
 
     def expect(self, key: Any) -> None:
-        """From now on the tree is asked at once for calls like this one, which it has served, until branches change."""
+        """Have :meth:`near` look in the dispatch tree for calls like this one, until branches change."""
         branches = self._cache.branches
         if len(key) != 2 or type(key[0]) is not bytes or len(branches) != 1:
             return
@@ -79,10 +79,10 @@ class KnownCalls:
             self._near[key[0]] = branches, family
 
     def learn(self, key: Hashable, structure: Hashable, values: tuple[int, ...]) -> None:
-        """Notes how a call with this exact key was read."""
+        """Record how a call with this exact key was read."""
         self._structures.learn(asked_without(key), structure, values)
 
     def clear(self) -> None:
-        """Forgets how calls were read; what is asked of them stays."""
+        """Forget how calls were read; the questions stay."""
         self._structures.clear()
         self._near.clear()

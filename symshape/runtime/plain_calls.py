@@ -1,8 +1,8 @@
-"""Whether a function is faster than its programs: now and then a few calls run one way and the other, timed.
+"""The choice between a function and its programs: now and then a trial times a few calls of each.
 
-Of a small function on the CPU a call takes a few µs; reading its arguments, finding the program and building its
-results take as many.  Where that does not pay, calls run the function itself, which is right by definition, until the
-next trial.
+A call of a small function on the CPU takes a few µs; reading its arguments, finding the program and building its
+results take as many.  Where programs are not faster, calls run eagerly, which is right by definition, until the next
+trial.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _NOTHING: Sequence[Entry] = ()
 
 
 class PlainCalls:
-    """When calls run the function itself since it is faster.
+    """The calls of one compiled function that run eagerly because eager is faster.
 
-    Calls under saved-tensor hooks run the function itself, too, however fast it is.  A checkpoint around a call
-    compares what autograd saves in it with what is saved when the call is made again in backward.  By then another
-    program, or none, may serve.
+    Calls under saved-tensor hooks run eagerly too, however fast programs are.  A checkpoint around a call compares
+    what autograd saves in it with what is saved when the call is made again in backward.  By then another program, or
+    none, may serve.
 
     Attributes:
-        verdict: what the last trial found; None before there was one.
-        hooked: calls under saved-tensor hooks.
+        verdict: the result of the last trial; None before the first one.
+        hooked: the number of calls under saved-tensor hooks.
     """
 
     def __init__(self, fn: Callable[..., Any], cache: EntryCache, wanted: bool) -> None:
@@ -41,7 +41,7 @@ class PlainCalls:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets what was found."""
+        """Forget all trials and counts."""
         self._cache.plain, self._cache.plain_until = self._fn, 0
         self._next, self._rest, self._since = EVERY, REST, 0
         self._traces, self._on_host = 0, (_NOTHING, False)
@@ -49,16 +49,16 @@ class PlainCalls:
         self.verdict: Verdict | None = None
 
     def under_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        """The function's result; counts a call under saved-tensor hooks."""
+        """Count a call under saved-tensor hooks and return the function's result."""
         self.hooked += 1
         return self._fn(*args, **kwargs)
 
     def now_and_then(self, compiled: Callable[..., Any], traces: int) -> None:
-        """Begins a trial if one is due: the calls after this one are timed.
+        """Begin a trial if one is due: the calls after this one are timed.
 
         Args:
-            compiled: what is called; it looks for a program when it is called in a trial.
-            traces: how many there were: a trial waits for calls that need none.
+            compiled: the compiled function; during a trial it looks for a program.
+            traces: the number of traces so far: a trial waits until calls need none.
         """
         tick = self._cache.clock
         if not self._wanted or tick < self._next:
@@ -67,12 +67,12 @@ class PlainCalls:
         if traces != self._traces or not self._timed_by_the_host():
             self._traces = traces
             return
-        self._next = tick + 2 * EVERY  # should it come to no end
+        self._next = tick + 2 * EVERY  # in case the trial never ends
         self._cache.plain = _Trial(self, self._fn, compiled, self._cache)
         self._cache.plain_until = tick + 1 + 2 * PAIRS
 
     def _timed_by_the_host(self) -> bool:
-        """Whether the time that a call takes here is all that it takes: no other device is at work."""
+        """Return whether the host's clock measures all of a call: no program uses another device."""
         if not torch.accelerator.is_available():
             return True
         entries = self._cache.entries
@@ -81,13 +81,13 @@ class PlainCalls:
         return self._on_host[1]
 
     def tried(self) -> None:
-        """A call of a trial ran the function itself."""
+        """Count an eager call of a trial."""
         self._counted += 1
 
     def found(self, trial: _Trial, verdict: Verdict | None) -> None:
-        """A trial is over; None if it found nothing."""
+        """End a trial with its verdict; ``verdict`` is None if an error ended the trial."""
         cache = self._cache
-        if cache.plain is not trial:  # all was forgotten meanwhile, or another thread began one
+        if cache.plain is not trial:  # cleared meanwhile, or another thread began a trial
             return
         self.verdict = verdict or self.verdict
         cache.plain, cache.plain_until, tick = self._fn, 0, cache.clock
@@ -101,14 +101,14 @@ class PlainCalls:
 
     @property
     def calls(self) -> int:
-        """How many calls ran the function itself so far."""
+        """The number of calls that ran eagerly so far, in trials or by their verdict, or under saved-tensor hooks."""
         counted = self._counted + self.hooked
         if not self._since:
             return counted
         return counted + max(0, min(self._cache.clock, self._cache.plain_until - 1) - self._since)
 
     def lines(self) -> list[str]:
-        """What came of it, for a report."""
+        """Return lines for a report: how many calls ran eagerly, and why."""
         found = []
         if self.hooked:
             found.append(f"{self.hooked} calls under saved-tensor hooks (a checkpoint's) ran the function itself")
@@ -121,7 +121,7 @@ class PlainCalls:
 
 
 class _Trial:
-    """What calls run in a trial."""
+    """The callable that calls run during a trial: the function and its programs in turn, timed."""
 
     def __init__(self, of: PlainCalls, fn: Callable[..., Any], compiled: Callable[..., Any], cache: EntryCache) -> None:
         self._of, self._fn, self._compiled, self._cache = of, fn, compiled, cache
@@ -145,7 +145,7 @@ class _Trial:
             if plainly:
                 self._of.tried()
             over = times.over
-        finally:  # an error of the call ends it without a verdict
+        finally:  # an error of the call ends the trial without a verdict
             self._busy = False
             if over:
                 self._of.found(self, times.verdict())
@@ -155,13 +155,13 @@ class _Trial:
 
 
 def may_be_plain(options: Options) -> bool:
-    """Whether these options leave it open what runs a call."""
+    """Return whether these options allow calls to run eagerly for speed."""
     asked = options.on_miss != "trace" or options.outputs != "copy" or options.verify > 0
     return options.plain_calls and not asked
 
 
 def _on_cpu(graph: Graph) -> bool:
-    """Whether all tensors of a graph are on the CPU."""
+    """Return whether all tensors of a graph are on the CPU."""
     values = [each.value for each in graph.inputs] + [each for node in graph.nodes for each in node.outputs]
     specs = [spec for each in values if (spec := getattr(each, "spec", None)) is not None]
     return all(spec.device.type == "cpu" for spec in specs)

@@ -1,7 +1,7 @@
-"""What traces take for granted of data, and when they stop doing so: a run in which it does not hold is run twice.
+"""The data assumptions of traces, and when a function stops making them: a run in which one fails is repeated eagerly.
 
-Where that is often so (``mask.nonzero().squeeze()`` of masks with one element), the program leaves, and later traces
-presume nothing: they are refused as any branch on data is, and the function runs as it is.
+Where an assumption often fails (``mask.nonzero().squeeze()`` of masks with one element), the program is removed, and
+later traces assume nothing: they are refused like any branch on data, and the function runs eagerly.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from symshape.runtime.cache import EntryCache
 from symshape.runtime.failing import Failing
 from symshape.tracing.world_as_it_was import presuming
 
-_PATIENCE = 4  # runs in vain
-_SELDOM = 8  # of so many calls one in vain is borne: a run is no faster than eager by much more than that
+_PATIENCE = 4  # runs with a failed assumption before the program may be removed
+_SELDOM = 8  # calls per tolerated failed run: programs are seldom faster than eager by more than this factor
 
 
 class Presumptions:
-    """Those of one compiled function.
+    """The data assumptions of one compiled function: whether traces may make them.
 
     Args:
-        cache: its entries.
-        fullgraph: every program is wanted, however often it runs in vain.
+        cache: the function's entries.
+        fullgraph: every program is kept, however often its assumptions fail.
     """
 
     def __init__(self, cache: EntryCache, fullgraph: bool) -> None:
@@ -30,15 +30,15 @@ class Presumptions:
         self._allowed = True
 
     def around(self) -> AbstractContextManager[None]:
-        """What a trace runs in."""
+        """Return the context for a trace, in which data assumptions are allowed or not."""
         return presuming(self._allowed)
 
     def watcher(self) -> Callable[[Failing], None]:
-        """Return what a new program calls when one of its data assumptions fails."""
+        """Return the callback of a new program for a failed data assumption."""
         return self._failed if self._allowed and not self._fullgraph else lambda failing: None
 
     def _failed(self, failing: Failing) -> None:
-        """Count a call in which an assumption failed and the function itself gave a result."""
+        """Count a call whose assumption failed; remove its program if that happens often."""
         if failing.in_vain < _PATIENCE:
             return
         for entry in self._cache.entries:
@@ -47,5 +47,5 @@ class Presumptions:
                 self._cache.discard(entry, "what it took for granted of data often did not hold")
 
     def clear(self) -> None:
-        """Forgets what failed."""
+        """Allow data assumptions again."""
         self._allowed = True

@@ -1,9 +1,9 @@
-"""Programs whose parameters were exchanged for others like them: the same program on the new ones, without a trace.
+"""Programs whose parameters were replaced by similar objects: the same program on the new objects, without a trace.
 
-Where a call finds a program for its sizes, but not for the state of the world, what differs is looked at.  If that is
-nothing but objects in place of objects (``tracing/state/replacement.py``), all programs of that state go over to the
-new ones, and the old ones are let go.  Objects that come back (averaged weights, adapters that take turns) get entries
-of their own beside the others, so that each later turn is a hit.
+Where a program exists for a call's sizes but not for the present state, the differences of the state are examined.  If
+only objects were replaced by objects (``tracing/state/replacement.py``), all programs of that state move to the new
+objects, and the old objects are released.  Objects that return (averaged weights, alternating adapters) get entries of
+their own, so that each later switch is a hit.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from symshape.tracing.state.replacement import Replacement, replaced, replacemen
 from symshape.tracing.state.snapshot import State
 from symshape.tracing.traced_modes import as_generated, without_autocast
 
-_MOST_BRANCHES = 4  # that are looked at: the differences of each take as long to find as comparing it
-_MOST_PAST = 64
+_MOST_BRANCHES = 4  # branches examined for replaced objects: each takes as long as comparing its state
+_MOST_PAST = 64  # replaced objects remembered, to notice one that returns
 
 Found = tuple[Branch, Entry]
 
 
 class Rebinding:
-    """Goes over to exchanged objects for one compiled function.
+    """The moving of one compiled function's programs to replaced objects.
 
     Args:
         cache: the function's entries.
@@ -52,7 +52,7 @@ class Rebinding:
         self._past: deque[weakref.ref[Any]] = deque(maxlen=_MOST_PAST)
 
     def find(self, structure: Hashable, values: tuple[int, ...]) -> Found | None:
-        """The entry for a call that no entry served, if nothing but objects like each other was exchanged."""
+        """Return an entry for a call that no entry served, if only objects were replaced by similar ones; else None."""
         candidates = [each for each in self._cache.branches if _serves(each, structure, values)][:_MOST_BRANCHES]
         return self._over(candidates, structure, values) if candidates else None
 
@@ -101,20 +101,20 @@ def _is_weak(value: Any) -> bool:
 
 
 def _move(branch: Branch, state: State, programs: dict[Entry, Program], make: Callable[[Program], Entry]) -> None:
-    """Takes the entries of a branch over to another state; first what they run, then what is compared."""
+    """Move the entries of a branch to another state: first their runners, then the state that is compared."""
     runners = {entry: _runner(entry, program, make) for entry, program in programs.items()}
     left = [entry.runner for entry in programs]
     for entry, program in programs.items():
         entry.program = program
         entry.use(runners[entry])
     branch.state = state
-    state.unchanged()  # makes what compares it, which the next call would wait for
+    state.unchanged()  # compiles the comparison now, not in the next call
     for each in left:
         each.release()
 
 
 def _runner(entry: Entry, program: Program, make: Callable[[Program], Entry]) -> Runner:
-    """What runs an entry's program once its objects were exchanged."""
+    """Return the runner of an entry's program after its objects were replaced."""
     old, eager = entry.runner, EagerRunner(program)
     if isinstance(old, EagerRunner):
         eager.instead = old.instead
@@ -140,7 +140,7 @@ def _on_the_same_code(old: Runner, program: Program) -> Runner | None:
 
 # -- a program
 def _rebound(program: Program, found: Replacement, variables: Sequence[Variable]) -> Program | None:
-    """The program on the new objects; None where it holds an old one in a way that has no place for another."""
+    """Return the program on the new objects; None if it uses an old object where no other can be substituted."""
     state = program.state
     if not isinstance(state, State) or _holds(program, found, variables):
         return None
@@ -154,7 +154,7 @@ def _rebound(program: Program, found: Replacement, variables: Sequence[Variable]
 
 
 def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) -> bool:
-    """Return whether a program writes to an exchanged object, returns it, or was told which object it is."""
+    """Return whether a program writes to a replaced object, returns it, or depends on its identity."""
     writes = [*program.writes, *(() if program.given is None else program.given.writes)]
     written = [*(each.variable for each in writes), *program.variables, *variables]
     if any(_owner(each) in found.changed for each in written):
@@ -162,7 +162,7 @@ def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) 
     apart = program.apart if program.given is None else program.apart.union(program.given.outside)
     if not found.changed.keys().isdisjoint(apart):
         return True
-    if any(each.what == DATA for each in program.questions):  # which read the very tensors
+    if any(each.what == DATA for each in program.questions):  # these questions read the old tensors
         return True
     constants = [*program.graph.outputs, *_constants(writes)]
     constants += [each.about.get() for each in program.questions if each.what == "is"]
@@ -170,7 +170,7 @@ def _holds(program: Program, found: Replacement, variables: Sequence[Variable]) 
 
 
 def _constants(writes: Iterable[Write | SharedContainer]) -> Iterator[Any]:
-    """Yield the leaves of writes that are the same in each call."""
+    """Yield the leaves of writes that are constant."""
     for each in writes:
         yield from _constants(leaf for leaf in each.leaves if type(leaf) is SharedContainer)
         yield from (leaf for leaf in each.leaves if type(leaf) is not SharedContainer)
@@ -183,6 +183,6 @@ def _owner(variable: Any) -> Any:
 
 
 def _memories(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """For each tensor, the first that lies in the same memory."""
+    """Return for each tensor the index of the first tensor that shares its storage."""
     first: dict[int, int] = {}
     return [first.setdefault(each.untyped_storage()._cdata, i) for i, each in enumerate(tensors)]

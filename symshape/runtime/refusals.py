@@ -1,4 +1,4 @@
-"""Why calls cannot be traced or are not worth it, in words."""
+"""The reasons why calls cannot be traced or their traces would not pay, in words."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["Refusal", "fixed_by_both", "outline_of", "warn_user"]
 
 @attrs.define(eq=False)
 class Refusal:
-    """Why a trace was refused.
+    """A refused trace: its reason, its place in the user's code, and its counts.
 
     Attributes:
         reason: the error's message.
-        place: the user's line that it came from, as text.
-        sure: whether the error says that the program cannot be traced; else it may be the program's own.
-        state: what the trace had read when it was refused, if it came so far.
-        attempts: traces that were refused.
-        calls: calls that ran eagerly.
-        values: the integers of calls that were refused.
-        own: what the trace said where the program itself refuses the sizes (``ProgramError``); else empty.
+        place: the user's line that caused it, as text.
+        sure: whether the error proves that the program cannot be traced; else it may be the program's own error.
+        state: the state that the trace had read when it was refused, if any.
+        attempts: the number of refused traces.
+        calls: the number of eager calls.
+        values: the integers of refused calls, in order.
+        own: the trace's error text if the program itself refuses the sizes (``ProgramError``); else empty.
     """
 
     reason: str
@@ -43,11 +43,11 @@ class Refusal:
     own: str = ""
 
     def text(self) -> str:
-        """Return the reason with its place."""
+        """Return the reason with the user's line."""
         return self.reason if self.place in self.reason else f"{self.reason} (at {self.place})"
 
     def first_line(self) -> str:
-        """Return the first line of the reason, with what only data tell of it, and its place."""
+        """Return the first line of the reason, with its data-dependent sizes or assumption, and the user's line."""
         first, _, rest = self.reason.partition("\n")
         if told := [f"{name} is {what}" for name, what in _UNKNOWN.findall(rest)]:
             first = f"{first.removesuffix('.')}: {', '.join(told)}"
@@ -57,13 +57,13 @@ class Refusal:
 
 
 _UNKNOWN = re.compile(r"^  (u\d+), (.*?),? was born at ", re.MULTILINE)
-"""The lines of an error that say what a symbol is: see ``tracing/symbolic/undecided.py``."""
+"""Matches the lines of an error that describe an unbacked symbol (``tracing/symbolic/undecided.py``)."""
 _GRANTED = re.compile(r"^The trace took for granted (what only data tell: .*?)\. A program that fails", re.MULTILINE)
-"""The line of an error that says what the trace presumed: see ``tracing/explained.py``."""
+"""Matches the line of an error that names a data assumption of the trace (``tracing/explained.py``)."""
 
 
 def fixed_by_both(first: Entry, second: Entry) -> tuple[tuple[str, str], str] | None:
-    """Return what two programs need differently because of one line: both conditions, and the line with its op."""
+    """Return two programs' different conditions from one line, and the line with its op; None if there are none."""
     names = spelled(first.program.sources)
     needs = {str(guard.origin): guard.text(names) for guard in first.program.guards if guard.origin}
     names = spelled(second.program.sources)
@@ -75,7 +75,7 @@ def fixed_by_both(first: Entry, second: Entry) -> tuple[tuple[str, str], str] | 
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's program that is being run."""
+    """Warn at the line of the user's program that is running."""
     frame = user_frame()
     if frame is None:
         warnings.warn(message, category, stacklevel=2)
@@ -86,9 +86,10 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 
 def outline_of(args: Any, kwargs: Mapping[str, Any]) -> Hashable:
-    """Return what a call looks like that cannot be read: the types of its arguments, inside plain containers too.
+    """Return the outline of a call whose arguments cannot be read: their types, inside plain containers too.
 
-    Of tensors also what keeps them from being traced, so that a sparse tensor says nothing about a dense one.
+    For tensors the outline includes what keeps them from being traced, so a sparse tensor says nothing about a dense
+    one.
     """
     return (_outline(args), *((name, _outline(each)) for name, each in kwargs.items()))
 

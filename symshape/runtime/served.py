@@ -1,4 +1,4 @@
-"""An entry as verifying needs it."""
+"""The protocol of an entry for verification."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from symshape.graph.program import Program
 
 
 class Served(Protocol):
-    """An entry as verifying needs it."""
+    """An entry, as verification uses it."""
 
     @property
     def number(self) -> int:
-        """Which entry it is."""
+        """The entry's number in the cache."""
 
     @property
     def program(self) -> Program:
-        """What was traced."""
+        """The traced program."""
 
     @property
     def runner_name(self) -> str:
-        """What runs it."""
+        """The name of the entry's runner."""
 
     def build(self, outputs: list[Any], /) -> Any:
-        """From flat outputs to the program's own structure."""
+        """Return the program's result structure, built from its flat outputs."""
 
     def run(self, leaves: Sequence[Any], values: Sequence[int], /) -> list[Any]:
-        """The flat outputs."""
+        """Run the program and return its flat outputs."""
 
     def refused_data(self, error: Exception | None, /) -> bool:
-        """Whether an op of the program raised this error because of what its tensors hold."""
+        """Return whether an op of the program raised this error because of the values in its tensors."""

@@ -1,7 +1,7 @@
-"""Calls timed two ways by turns, and which of the two is faster.
+"""Trials: calls timed alternately by two ways, and the verdict which way is faster.
 
-Each call is made once, one way or the other.  Of the two ways one runs the *function itself* (or a graph as it came to
-us), the other what was made of it.
+Each call is made once, one way or the other.  One way runs the function itself eagerly (or the user's graph
+unchanged), the other runs the compiled programs.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from symshape.torch_internals.pytree import tree_leaves
 __all__ = ["EVERY", "LONGEST", "PAIRS", "REST", "Times", "Verdict", "elements"]
 
 EVERY = 32
-"""A trial begins at a multiple of this many calls, after as many that needed no trace."""
+"""The number of calls of which a trial begins at a multiple, after as many calls that needed no trace."""
 PAIRS = 16
-"""Calls that a trial times each way."""
+"""The number of calls that a trial times each way."""
 REST = 1024
-"""Calls that the function itself serves before it is tried again, the first time; four times as many each time."""
+"""The number of calls that run eagerly after the first verdict, before the next trial; four times as many each time."""
 LONGEST = 1 << 16
-_CLEARLY = 0.97  # of the programs' time: below, the function itself is faster
-_WINS = 11  # pairs of calls of 16 in which it has to be: by chance in one trial of ten
+_CLEARLY = 0.97  # ratio of eager to program time below which eager counts as faster
+_WINS = 11  # pairs of 16 in which eager must be faster: by chance so in one trial of ten
 _Timed = tuple[int, float]  # the elements of a call's arguments, and its seconds
 
 
 @attrs.frozen
 class Verdict:
-    """What a trial found.
+    """The result of a trial.
 
     Attributes:
-        plain: median µs of a call of the function itself.
-        programs: median µs of a call that its programs serve.
-        faster: whether the function itself is clearly faster.
+        plain: median µs of an eager call.
+        programs: median µs of a call served by programs.
+        faster: whether eager is clearly faster.
     """
 
     plain: float
@@ -50,11 +50,11 @@ class Verdict:
 
 
 class Times:
-    """The calls of a trial: by twos, one runs the function itself and one its programs.
+    """The timed calls of a trial, in pairs: one runs the function itself and one its programs.
 
-    Which is first changes after half of them, so that neither gets the larger sizes of a stream where sizes take turns.
-    Each call of the function itself is compared with what its programs take at that size, between what they took at
-    the nearest ones: where sizes differ much, neighbours tell little.
+    The order within a pair changes after half of the trial, so that alternating sizes do not favour one way.  Each
+    call of the function itself is compared with the programs' time for its size, interpolated between the nearest
+    timed sizes: neighbouring calls of very different sizes are not comparable.
     """
 
     def __init__(self) -> None:
@@ -66,17 +66,17 @@ class Times:
         return len(self.plain) + len(self.programs)
 
     def next(self) -> list[_Timed]:
-        """Where the time of the next call goes: ``plain`` or ``programs``, which says how it is to be made."""
+        """Return the list for the next call's time, ``plain`` or ``programs``, which also says how to make the call."""
         call = self._calls
         return self.plain if (call + call // PAIRS) % 2 else self.programs
 
     @property
     def over(self) -> bool:
-        """Whether enough calls were timed."""
+        """Return whether the trial has timed all its calls."""
         return self._calls == 2 * PAIRS
 
     def verdict(self) -> Verdict | None:
-        """What they say; None where they are too few."""
+        """Return the verdict of the timed calls; None if the trial is incomplete."""
         if not len(self.plain) == len(self.programs) == PAIRS:
             return None
         taken = _by_size(self.programs)
@@ -88,13 +88,13 @@ class Times:
 
 
 def elements(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    """How large the arguments of a call are."""
+    """Return the total number of elements of the tensors among a call's arguments."""
     leaves = tree_leaves((args, kwargs))
     return sum(each.numel() for each in leaves if isinstance(each, torch.Tensor))
 
 
 def _by_size(calls: Sequence[_Timed]) -> list[_Timed]:
-    """Sizes in order, each with the median of the seconds that calls of it took."""
+    """Return the sizes in order, each with the median seconds of its calls."""
     found: dict[int, list[float]] = {}
     for size, seconds in calls:
         found.setdefault(size, []).append(seconds)
@@ -102,7 +102,7 @@ def _by_size(calls: Sequence[_Timed]) -> list[_Timed]:
 
 
 def _between(taken: Sequence[_Timed], size: int) -> float | None:
-    """What calls of a size take, between those of the next smaller and the next larger one; None beyond all of them.
+    """Return the seconds of calls of a size, interpolated between the nearest timed sizes; None outside their range.
 
     >>> _between([(10, 1.0), (20, 3.0)], 15), _between([(10, 1.0)], 10), _between([(10, 1.0)], 11)
     (2.0, 1.0, None)

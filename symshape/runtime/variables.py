@@ -1,6 +1,6 @@
-"""The variables of one compiled function: places outside that its programs read and write, read at each call.
+"""The variables of one compiled function: places outside its arguments that are read at each call, and written.
 
-So are floats among its arguments that change from call to call (``calls/floats.py``).
+Floats among the arguments that change from call to call are handled here too (``calls/floats.py``).
 """
 
 from __future__ import annotations
@@ -40,31 +40,32 @@ from symshape.tracing.state.changes import changed_floats, changing_floats
 from symshape.tracing.state.snapshot import State
 
 _TRACES = 8
-"""Traces with variables before a function is asked whether it is traced at every other call."""
+"""The number of traces with variables after which a function counts as traced at every other call, if it is."""
 
 
 _MOST_NAMED = 4  # places in a sentence
 _SHORTEST, _LONGEST = 64, 4096
-"""Calls that then run as they are, before any is traced again: twice as many each time."""
+"""The fewest and most calls that then run eagerly before the next trace; their number doubles each time."""
 
 
 class AskAgain(BaseException):
-    """A call must be looked up anew: there are more variables than when it began."""
+    """Raised to look a call up again: there are more variables than when it began."""
 
 
 class Layout:
-    """Variables in the order in which they stand among a call's leaves, after its arguments.
+    """The variables of one compiled function, in their order among a call's leaves, after the arguments.
 
-    A last leaf says how many there are, so that the key of a call is never that of one with other variables.
+    A last leaf says how many variables there are, so that keys of calls with different variables differ.
 
     Args:
-        constants: values of a float among the arguments that are constants before it is a variable; None: all of them.
+        constants: values of a float argument that are traced as constants before it becomes a variable; None: all
+            values.
 
     Attributes:
         variables: the places.
-        active: whether there are any, or floats that vary, or arguments that nest.
-        until: the number of the call before which none is looked at; see :meth:`resting`.
-        foresees: whether floats outside are variables as soon as a miss finds them changed, not a trace later.
+        active: whether there are any variables, floats that vary, or nested arguments.
+        until: the number of the call before which variables are not read; see :meth:`resting`.
+        foresees: whether floats outside become variables as soon as a miss finds them changed, not one trace later.
     """
 
     def __init__(self, constants: int | None = None) -> None:
@@ -86,15 +87,15 @@ class Layout:
     def given(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any] = ()
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call as programs are given them.
+        """Return the arguments of a call in the form in which programs receive them.
 
         Args:
-            args: positional ones.
-            kwargs: by name.
-            flat: the leaves of the call, as ``leaves`` answered them before.
+            args: the positional arguments.
+            kwargs: the keyword arguments.
+            flat: the leaves of the call, as :meth:`leaves` returned them before.
 
         Raises:
-            AskAgain: more floats vary now than did then (another thread has come upon them).
+            AskAgain: more floats vary now than did then (another thread has found them).
         """
         values = self.of(flat, len(args) + len(kwargs)).values if self.variables else ()
         if self._nests.learn(args, kwargs, values):
@@ -112,12 +113,12 @@ class Layout:
         return given, named
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """The flat arguments of a call as programs are given them, and the values of the variables."""
+        """Return the flat arguments of a call as programs receive them, and the values of the variables."""
         return with_leaves(self.quick(args, kwargs))
 
     def quick(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """What :meth:`leaves` answers, with a ``VaryingFloat`` for each argument that is a float and varies."""
-        if is_tracing():  # nothing is served: the call is a part of another program
+        """Return what :meth:`leaves` returns, with a ``VaryingFloat`` for each float argument that varies."""
+        if is_tracing():  # no entry serves: the call becomes a part of another program
             return (*args, *kwargs.values())
         values = self._values() if self.variables else ()
         nested = self._nests.flat(args, kwargs, values)
@@ -127,7 +128,7 @@ class Layout:
         return found or (*self._floats.flat(args, kwargs), *self._marked(values))
 
     def read(self) -> tuple[Any, ...]:
-        """The values as programs are given them, and the last leaf; nothing without variables."""
+        """Return the variables' values as programs receive them, and the last leaf; empty without variables."""
         return self._marked(self._values())
 
     def _values(self) -> tuple[Any, ...]:
@@ -143,7 +144,7 @@ class Layout:
         return (*(self._floats.given_in(values) if self._floats.places else values), f"{len(values)} variables")
 
     def of(self, leaves: Sequence[Any], arguments: int) -> Variables:
-        """The variables among the flat leaves of a call with so many arguments."""
+        """Return the variables among the flat leaves of a call with ``arguments`` arguments."""
         if leaves and type(leaves[-1]) is Nesting:
             held = leaves[-2][0] if leaves[-1].variables else ()
             values = tuple(self._floats.given_in(held) if self._floats.places else held)
@@ -152,7 +153,7 @@ class Layout:
         return Variables(self._names[: len(values)], values) if values else NO_VARIABLES
 
     def add(self, new: Sequence[Variable], clock: int) -> None:
-        """More variables, from the call with this number on."""
+        """Add variables, from the call numbered ``clock`` on."""
         names = list(self._names)
         for each in new:
             name, number = each.name, 2
@@ -167,12 +168,13 @@ class Layout:
 
     @contextmanager
     def traced(self, call: Call, cache: EntryCache) -> Iterator[None]:
-        """Inside, the call that is the last one of a cache is traced.
+        """Return a context for tracing ``call``, the last call of a cache.
 
         Raises:
-            AskAgain: that failed, perhaps because the program needs to know floats that change: from now on it does; or
-                floats among the arguments vary that did not, or floats that programs read outside.
-            UnsupportedError: see ``check``.
+            AskAgain: the trace failed, perhaps because the program needs the values of floats that change: from now on
+                it gets
+                them; or more floats vary now, among the arguments or outside.
+            UnsupportedError: see :meth:`check`.
         """
         self._learn(call)
         self._foresee(cache)
@@ -188,9 +190,10 @@ class Layout:
             raise
 
     def _learn(self, call: Call) -> None:
-        """Looks at the floats of a call that is about to be traced.
+        """Record the floats of a call that is about to be traced.
 
-        Raises: AskAgain if there are now more that vary.
+        Raises:
+            AskAgain: more floats vary now.
         """
         if not self._follows or not any(type(each) is ConstantKey and each.kind is float for each in call.keys):
             return
@@ -199,9 +202,10 @@ class Layout:
             raise AskAgain
 
     def _foresee(self, cache: EntryCache) -> None:
-        """Looks whether floats that the last program read are others by now: a trace would find them, and not serve.
+        """Make variables of the floats outside that changed since the last program was traced.
 
-        Raises: AskAgain if so.
+        Raises:
+            AskAgain: there are such floats.
         """
         last = next(iter(reversed(cache.entries)), None) if self.foresees else None
         if last is None or not isinstance(last.program.state, State):
@@ -214,9 +218,10 @@ class Layout:
             raise AskAgain
 
     def vary(self, call: Call, leaves: Collection[int]) -> None:
-        """Floats that are these leaves of a call vary: another process saw that.
+        """Have the floats at these leaves of a call vary: another process saw them change.
 
-        Raises: AskAgain if there are now more that do.
+        Raises:
+            AskAgain: more floats vary now.
         """
         if self._follows and leaves:
             args, kwargs, _ = call.nest(range(len(call.leaves)))
@@ -225,21 +230,21 @@ class Layout:
                 raise AskAgain
 
     def check(self, call: Call, clock: int) -> None:
-        """Notes a trace of the call with this number.
+        """Count a trace of the call numbered ``clock``.
 
         Raises:
-            UnsupportedError: every other call is traced, since a variable changes in a way that none can follow.
+            UnsupportedError: every other call is traced, since a variable changes in a way that no program can follow.
         """
         if all(
             isinstance(each, FloatPlace) and each.plain for each in self.variables
-        ):  # read as they are, like any state
+        ):  # read as plain floats, like any state
             return
         last, self._last = self._last, _of_variables(call)
         known = {path: key for path, key in self._last.items() if path in last}
         different = [path for path in self._last if path not in last]  # first what no symbol can follow
         different += [path for path, key in known.items() if last[path][0] != key[0]]
         different += [path for path, key in known.items() if last[path][1] != key[1]]
-        if last and not different:  # the arguments are others, or the state is: no variable is the reason
+        if last and not different:  # the arguments or the state differ: no variable is the reason
             return
         self._traces += 1
         if self._traces > _TRACES and 2 * self._traces > clock - self._since:
@@ -251,28 +256,28 @@ class Layout:
             )
 
     def _begun_rest(self, clock: int) -> int:
-        """The number of the call with which a rest ends that begins now."""
+        """Begin a rest, and return the number of the call with which it ends."""
         self.until, self._refusal = clock + self._rest, None
         self._rest = min(2 * self._rest, _LONGEST)
         return self.until
 
     def refused(self, refusal: EagerCall) -> EagerCall:
-        """A trace was refused, perhaps by ``check``: then this is what runs the next calls.  Answers it."""
+        """Record the refusal of a trace, perhaps by :meth:`check`; it serves the calls of a rest.  Return it."""
         self._refusal = self._refusal or refusal
         return refusal
 
     def reset(self) -> None:
-        """Ends a rest, and counts calls and traces from 0; the variables stay."""
+        """End a rest, and count calls and traces from 0; the variables stay."""
         self._rest, self.until, self._refusal = _SHORTEST, 0, None
         self._traces = self._since = 0
 
     def resting(self, clock: int) -> EagerCall | None:
-        """What runs the call with this number, unseen, since variables change in a way that none can follow."""
+        """Return the eager call for call number ``clock`` during a rest, when no variables are read; else None."""
         return self._refusal if clock < self.until else None
 
 
 def _of_variables(call: Call) -> dict[str, Any]:
-    """What the key of a call says of each leaf of its variables."""
+    """Return for each leaf of a call's variables its key and its integers, by path."""
     first = arguments_in(call)
     found: dict[str, Any] = {}
     for leaf, path, key in zip(call.leaves[first:], call.paths[first:], call.keys[first:], strict=True):
@@ -281,12 +286,12 @@ def _of_variables(call: Call) -> dict[str, Any]:
 
 
 def arguments_in(call: Call) -> int:
-    """How many leaves of a call are not of variables."""
+    """Return the number of leaves of a call that belong to its arguments, not to variables."""
     return sum(each.num_leaves for each in call.tree.children()[:2])
 
 
 def paths_of_variables(call: Call) -> frozenset[str]:
-    """The paths of the leaves of variables."""
+    """Return the paths of the leaves of variables."""
     return frozenset(call.paths[arguments_in(call) :])
 
 
@@ -298,12 +303,12 @@ def grow(
     layout: Layout,
     cache: EntryCache,
 ) -> tuple[Program, Call, Hashable] | None:
-    """More variables, if a program tells of some: the program for calls with them, the call, and its structure.
+    """Add the variables that a program discovered; return its program with them, the call and its structure, or None.
 
-    The program serves the values that they have now; the entries before it serve no call any more, and leave.
+    The program serves the variables' present values.  Earlier entries serve no call any more, and are removed.
 
     Raises:
-        AskAgain: the variables before have other values than the program was traced with, so nobody knows its call.
+        AskAgain: earlier variables have other values than the program was traced with, so its call is not known.
     """
     new = [*program.variables, *_numbers(program, layout, cache)]
     if not new:
@@ -312,7 +317,7 @@ def grow(
     values = tuple(each.read() for each in everything)
     try:
         read(fn, args, kwargs, Variables(tuple(each.name for each in everything), values))
-    except InputError:  # of a kind that cannot be given
+    except InputError:  # a value that cannot be passed to a program
         return None
     expect(new, layout, cache)
     variables = layout.of(layout.read(), 0)
@@ -320,14 +325,14 @@ def grow(
     call = flatten_call(fn, args, kwargs, variables)
     pairs = list(zip(sources_of(call), values_of(call.leaves, call.keys), strict=True))
     traced = program.call
-    if call.keys[: len(traced.keys)] != traced.keys:  # what a variable is read from is gone since it was
+    if call.keys[: len(traced.keys)] != traced.keys:  # an object that a variable is read from is gone
         raise AskAgain
     more = [Slot(source, arithmetic.const(value)) for source, value in pairs[len(program.slots) :]]
     return attrs.evolve(program, call=skeleton(call), slots=(*program.slots, *more)), call, structure
 
 
 def expect(new: Sequence[Variable], layout: Layout, cache: EntryCache) -> None:
-    """Have these places read at each call from now on; the entries before them serve no call any more, and leave."""
+    """Have these places read at each call from now on; earlier entries serve no call any more, and are removed."""
     layout.add(new, cache.clock)
     _discard_all(cache, new)
 
@@ -340,7 +345,7 @@ def _discard_all(cache: EntryCache, new: Sequence[Variable]) -> None:
 
 
 def _numbers(program: Program, layout: Layout, cache: EntryCache) -> list[FloatPlace]:
-    """Places that hold another float than they did for a program before, and that are no variables yet."""
+    """Return the places that held another float for an earlier program, and are not variables yet."""
     known = {each.where for each in (*layout.variables, *program.variables)}
     found: dict[Any, FloatPlace] = {}
     now, others = program.state, [each.program.state for each in cache.entries]
@@ -362,9 +367,9 @@ def serve(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """The result of a call, with what the program writes to its arguments.
+    """Return the result of a call, after writing what the program writes to its arguments.
 
-    The function itself runs where a list or dictionary that it writes to is one that the program also reads elsewhere.
+    The function runs eagerly if a list or dictionary that it writes to is one that the program also reads elsewhere.
     """
     given = entry.program.given
     apart = entry.program.apart

@@ -1,8 +1,8 @@
-"""The net under everything: for a sample of calls eager runs too, and the compiled program is compared with it.
+"""Verification: for a sample of calls eager runs too, and the compiled program is compared with it.
 
-A sampled call is served by eager, so that its effects on the world happen once; the compiled program runs before it, on
-copies of the arguments, and what it changed beside them (buffers, random generators) is put back. A difference is an
-error of ours: it raises with the first difference and the suspected cause, and the entry leaves the cache.
+Eager serves a sampled call, so that its side effects happen once.  The compiled program runs before, on copies of the
+arguments, and what it changed besides them (buffers, random generators) is restored.  A difference is an error of
+symshape: it is raised with the first difference and the suspected cause, and the entry is removed from the cache.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 Find = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, tuple[int, ...], Sequence[Any]]]
-"""The entry that serves a call (traced if need be), its integers, and its leaves."""
+"""Returns the entry that serves a call (traced if need be), its integers, and its leaves."""
 
 
 @attrs.frozen
 class _Tolerance:
-    """``|got - expected| <= absolute + relative * |expected| + scale * greatest |expected|``.
+    """The tolerance ``|got - expected| <= absolute + relative * |expected| + scale * greatest |expected|``.
 
-    The last term is for other kernels: sums in another order err with the size of what is summed.
+    The last term is for other kernels: sums in another order have errors in proportion to the size of the terms.
     """
 
     relative: float
@@ -58,14 +58,14 @@ _LOOSEST = _Tolerance(0.25, 0.25, 0.25)  # floats of 8 bits and less
 
 @attrs.frozen(eq=False)
 class Seen:
-    """What one call left to be seen.
+    """The observable effects of one call.
 
     Attributes:
-        result: what it returned; None if it raised.
-        error: what it raised.
-        inputs: the tensors among its arguments, before and as it left them.
-        lifted: the tensors outside the arguments that the program writes to, as it left them, by name.
-        generators: the states of random generators, as it left them, by name.
+        result: the returned value; None if the call raised.
+        error: the raised error, or None.
+        inputs: the tensors among its arguments, after the call.
+        lifted: copies of the tensors outside the arguments that the program writes to, after the call, by name.
+        generators: the states of random generators after the call, by name.
     """
 
     result: Any
@@ -76,11 +76,11 @@ class Seen:
 
 
 class Verifier:
-    """Which calls of one compiled function are verified, and how.
+    """The verification of one compiled function: which calls are sampled, and how they are checked.
 
     Attributes:
-        verified: calls that eager agreed with.
-        skipped: sampled calls that cannot be run twice.
+        verified: the number of calls on which eager agreed.
+        skipped: the number of sampled calls that cannot be run twice.
     """
 
     def __init__(self, name: str, fn: Callable[..., Any], rate: float, discard: Callable[[Any], None]) -> None:
@@ -88,19 +88,19 @@ class Verifier:
         self._fn = fn
         self._rate = rate
         self._discard = discard
-        self._random = random.Random()  # not the program's: what it draws must not change
+        self._random = random.Random()  # its own generator: the program's draws must not change
         self.verified = 0
         self.skipped = 0
 
     def due(self) -> bool:
-        """Whether the next call is one of the sample."""
+        """Return whether the next call is to be verified, at random."""
         return self._rate >= 1 or self._random.random() < self._rate
 
     def call(self, find: Find, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of the call, by eager, after the compiled program has agreed with it.
+        """Return eager's result of the call, after the compiled program has agreed with it.
 
         Raises:
-            VerificationError: it has not.
+            VerificationError: the compiled program has not agreed.
         """
         entry, values, leaves = find(args, kwargs)
         if reason := _cannot_run_twice(entry.program, leaves):
@@ -111,7 +111,7 @@ class Verifier:
         got = _compiled(entry, find, copies)
         expected = _eager(self._fn, args, kwargs, entry.program)
         found = differences(expected, got)
-        if found and not (expected.error is None and entry.refused_data(got.error)):  # it caught that
+        if found and not (expected.error is None and entry.refused_data(got.error)):  # eager caught that error
             self._raise(entry, find, spare, expected, found)
         self.verified += 1
         if expected.error is not None:
@@ -134,7 +134,7 @@ class Verifier:
 
 
 def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
-    """Why a call cannot be run a second time on copies; empty if it can."""
+    """Return why a call cannot be run a second time on copies; empty if it can."""
     outside = [each.variable.name for each in program.writes if not isinstance(each.variable, MemoAnswer)]
     if outside or program.call.has_records or program.given is not None:
         return f"it writes {outside[0]}, outside its arguments" if outside else "it may write to its arguments' objects"
@@ -152,7 +152,7 @@ def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
 
 
 def _compiled(entry: Served, find: Find, call: Arguments) -> Seen:
-    """The compiled program on copies; buffers and generators are put back."""
+    """Run the compiled program on copies of the arguments; restore buffers and generators."""
     written, generators = _written(entry.program), _generators(entry.program)
     tensors_before = {name: tensor.detach().clone() for name, tensor in written.items()}
     states_before = {name: state_of(generator) for name, generator in generators.items()}
@@ -161,7 +161,7 @@ def _compiled(entry: Served, find: Find, call: Arguments) -> Seen:
         return _seen(lambda: served.build(served.run(leaves, values)), call, written, generators)
     finally:
         for name, tensor in written.items():
-            tensor.data.copy_(tensors_before[name])  # .data: autograd has not seen the first write either
+            tensor.data.copy_(tensors_before[name])  # .data: autograd must not see the restoring write
         for name, generator in generators.items():
             generator.set_state(states_before[name])
 
@@ -192,14 +192,14 @@ def _seen(
 
 
 def _written(program: Program) -> dict[str, torch.Tensor]:
-    """The tensors outside the arguments that a program writes to, by name."""
+    """Return the tensors outside the arguments that a program writes to, by name."""
     written = {id(value) for value in program.graph.mutated}
     lifted = (each for each in program.graph.lifted if not each.constant and id(each.value) in written)
     return {each.name: each.tensor for each in lifted}
 
 
 def _generators(program: Program) -> dict[str, torch.Generator]:
-    """The generators that a program may draw from, by name: torch's own, and those that its ops were given."""
+    """Return the generators that a program may draw from, by name: torch's own and those passed to its ops."""
     found = {"torch's generator": torch.default_generator}
     if torch.cuda.is_initialized():
         found |= {f"the generator of cuda:{i}": each for i, each in enumerate(torch.cuda.default_generators)}
@@ -211,7 +211,7 @@ def _generators(program: Program) -> dict[str, torch.Generator]:
 
 
 def _cause(entry: Served, find: Find, spare: Arguments, expected: Seen) -> str:
-    """What a difference is likely to come from: told by tracing anew, and by running the graph op by op."""
+    """Return the likely cause of a difference, found by tracing again and by running the graph op by op."""
     try:
         fresh, _, _ = find(*spare)
         again = _compiled(fresh, find, copy_call(*spare))
@@ -231,7 +231,7 @@ def _cause(entry: Served, find: Find, spare: Arguments, expected: Seen) -> str:
 
 @attrs.frozen
 class _OpByOp:
-    """An entry whose graph is run by nothing but itself."""
+    """An entry whose graph runs op by op, without a runner."""
 
     number: int
     program: Program
@@ -251,7 +251,7 @@ def _by_graph(entry: Served, find: Find) -> Find:
 
 
 def _where(then: Program, now: Program) -> str:
-    """The first line of the user's at which two traces of one function differ."""
+    """Return the user's first line at which two traces of one function differ, as the end of a sentence."""
     for old, new in zip(then.graph.nodes, now.graph.nodes, strict=False):
         if old.op is not new.op or str(old.args) != str(new.args) or str(old.kwargs) != str(new.kwargs):
             return f"; the traces differ first at {new.origin}"
@@ -262,7 +262,7 @@ def _where(then: Program, now: Program) -> str:
 
 
 def differences(expected: Seen, got: Seen) -> list[str]:
-    """What is different between eager's call and the compiled program's, in words, the most telling first."""
+    """Return the differences between eager's call and the compiled program's, in words, the most telling first."""
     if expected.error is not None or got.error is not None:
         return _different_errors(expected.error, got.error)
     found = _different_results(expected, got)
@@ -305,7 +305,7 @@ def _different_results(expected: Seen, got: Seen) -> list[str]:
 
 
 def _aliases(leaves: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Iterator[str]:
-    """For each result: which argument it is, and which arguments and earlier results it shares memory with."""
+    """Yield for each result which argument it is, and which arguments and earlier results it shares memory with."""
     named = [(f"argument tensor {i}", tensor) for i, tensor in enumerate(inputs)]
     for i, leaf in enumerate(leaves):
         if not isinstance(leaf, torch.Tensor):
@@ -335,7 +335,7 @@ def _different_leaves(name: str, expected: Any, got: Any) -> list[str]:
     try:
         equal = expected is got or bool(expected == got)
     except Exception:
-        equal = False  # objects that cannot be compared are the same one or not
+        equal = False  # objects that cannot be compared are equal only if identical
     return [] if equal else [f"{name}: expected {brief(expected)}, got {brief(got)}"]
 
 
@@ -349,7 +349,7 @@ def _different_tensors(name: str, expected: torch.Tensor, got: torch.Tensor, *, 
         a, b = [expected.stride(d) for d in stepped], [got.stride(d) for d in stepped]
         if a != b:
             return [f"{name}: expected strides {tuple(expected.stride())}, got {tuple(got.stride())}"]
-    return [] if expected.is_meta else _different_values(name, expected, got)  # those of meta tensors are none
+    return [] if expected.is_meta else _different_values(name, expected, got)  # meta tensors have no values
 
 
 def _shown(value: Any) -> str:
@@ -357,7 +357,10 @@ def _shown(value: Any) -> str:
 
 
 def _different_values(name: str, expected: torch.Tensor, got: torch.Tensor) -> list[str]:
-    """Values by the tolerance of their dtype; NaN equals NaN. Shapes, dtypes and layouts are the same."""
+    """Return the differences of values beyond their dtype's tolerance; NaN equals NaN.
+
+    Shapes, dtypes and layouts are equal.
+    """
     with torch.no_grad():
         a, b = expected.detach(), got.detach()
         if a.layout is not torch.strided:

@@ -1,8 +1,8 @@
-"""Tensors that a program writes to in place before it may fail: copied before a run, and put back where it failed.
+"""Tensors that a program writes to in place before it may fail: copied before a run, restored after a failed one.
 
-Only where somebody could tell: where the program also writes outside, or may catch the error, the function itself runs
-after a failure, and needs what it was given. A copy is made at each call, so only of what is small and on the CPU,
-where ops look at their data as they run.
+Copies are made only if somebody could notice: if the program also writes outside, or may catch the error.  Then the
+function runs eagerly after a failure, and needs its original arguments.  A copy is made at each call, so only of small
+tensors on the CPU, where ops look at their data as they run.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from symshape.graph.steps import Node, written_values
 from symshape.tracing.state.snapshot import State
 from symshape.user_code import is_library
 
-_MOST = 1 << 20  # bytes of a call
+_MOST = 1 << 20  # bytes copied in a call
 Copies = list[tuple[torch.Tensor, torch.Tensor]]
-"""Tensors, and what they held."""
+"""Pairs of a tensor and a copy of its former values."""
 
 
 class WrittenBefore:
     """The tensors that a program writes to before its last step that may fail.
 
     Args:
-        program: whose they are.
-        fn: what it was traced from.
+        program: the program.
+        fn: the function that it was traced from.
     """
 
     def __init__(self, program: Program, fn: Callable[..., Any]) -> None:
@@ -48,7 +48,7 @@ class WrittenBefore:
         return self._told
 
     def copies(self, leaves: Sequence[Any], lifted: Sequence[torch.Tensor]) -> Copies:
-        """Copies for a run; none where one of the tensors cannot be put back, or they are too large."""
+        """Return copies of the tensors before a run; none if one of them cannot be restored, or they are too large."""
         if not self._told:
             return []
         tensors = [*(leaves[i] for i in self._inputs), *(lifted[i] for i in self._lifted)]
@@ -62,7 +62,7 @@ class WrittenBefore:
 
 
 def put_back(copies: Copies) -> bool:
-    """Gives tensors what they held; whether that is all that a run may have changed of them."""
+    """Restore the tensors' values, and return True; do nothing and return False if a shape or dtype has changed."""
     if any(each.shape != copy.shape or each.dtype != copy.dtype for each, copy in copies):
         return False
     for each, copy in copies:
@@ -71,7 +71,7 @@ def put_back(copies: Copies) -> bool:
 
 
 def _may_catch(program: Program, fn: Callable[..., Any]) -> bool:
-    """Whether code of the user's that ran goes on after errors, or does something before it hands them on."""
+    """Return whether user code in this program has a ``try`` or a ``with``, so that it may act on an error."""
     state = program.state
     begun = [each() for each in state.begun] if isinstance(state, State) else []
     inner = fn.forward if isinstance(fn, torch.nn.Module) else fn
@@ -87,7 +87,7 @@ def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _handles(code: types.CodeType) -> bool:
-    """Whether a function has a ``try`` or a ``with``."""
+    """Return whether a function's own code, outside libraries, has a ``try`` or a ``with``."""
     return not is_library(code.co_filename) and any(
         each.opname == "PUSH_EXC_INFO" for each in dis.get_instructions(code)
     )
