@@ -1,4 +1,4 @@
-"""When a padded program is taken to pieces: what could not be captured, or refuses padding, is left out of them."""
+"""The splitting of a padded program into pieces that leave out ops that cannot be captured or that refuse padding."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from symshape.runtime.runners.uncaptured import around_uncaptured
 __all__ = ["Apart"]
 
 _FEW = 8
-"""Values of sizes that refuse padding, for each of which a bucket of its own is no loss."""
+"""The number of exact-size tuples up to which a bucket for each costs less than splitting the program."""
 
 
 class Apart:
-    """Decides whether pieces serve in place of a padded program.
+    """The decision whether pieces replace a padded program, and the pieces.
 
     Args:
         program: the program.
-        device: where it computes.
-        cut: takes it to pieces; None for a program that stays whole.
+        device: the device that the program computes on.
+        cut: splits the program around the given ops; None for a program that is never split.
 
     Attributes:
-        instead: what serves in its place; None as long as it does itself.
-        spoilt: whether its capture has failed, and the next call may find out why.
-        whole: whether refusals do not matter (any more).
+        instead: the runner of the pieces; None as long as the program is not split.
+        spoilt: whether a capture has failed, so that the next call is to find out which op failed.
+        whole: whether refusals of padding no longer lead to a split.
     """
 
     def __init__(self, program: Program, device: torch.device, cut: Cut | None) -> None:
@@ -40,17 +40,17 @@ class Apart:
         self.whole = cut is None
 
     def spoil(self) -> None:
-        """Its capture has failed."""
+        """Record that a capture of the program has failed."""
         self.spoilt = self._cut is not None
 
     def without_uncaptured(self, leaves: Sequence[Any], values: Sequence[int]) -> None:
-        """Takes it apart around the op that cannot be captured in a call like this, if one is found."""
+        """After a failed capture, split the program around the op that cannot be captured, if one is found."""
         if self.spoilt:
             self.spoilt = False
             self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
 
     def without_refused(self, finder: BucketFinder) -> Runner | None:
-        """Takes it apart around what refuses padding, if nothing else is padded, or if too many sizes are exact."""
+        """Split the program around the ops that refuse padding, if no symbol is padded or too many sizes are exact."""
         refused = finder.refusals
         if not refused:
             return None
@@ -65,7 +65,7 @@ class Apart:
         return self.instead
 
     def release(self) -> None:
-        """Lets go of what serves in its place."""
+        """Release the pieces."""
         self.spoilt = False
         if self.instead is not None:
             self.instead.release()

@@ -1,8 +1,9 @@
-"""Keys and values behind a padded cache in one pass over memory, where the padding rules of single ops take three.
+"""Fusion of the ops that append to a padded cache: one pass over memory, where single ops take three.
 
-``cat`` of a padded tensor and what comes after it leaves a gap, which the rule closes by reading at positions known at
-run time; attention then asks for numbers beyond the last valid key.  Before a program is captured, those three ops
-(``cat``, ``index_select``, ``where``) become one that writes the cache, then the rest where the cache ends.
+``cat`` of a padded tensor and its continuation leaves a gap.  The padding rule closes the gap by gathering at
+positions known at run time, and attention then masks what is beyond the last valid key.  Before a program is captured,
+those three ops (``cat``, ``index_select``, ``where``) become one op that writes the cache and then appends at its
+valid end.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _appended(
     fill: torch.Tensor,
     dim: int,
 ) -> torch.Tensor:
-    """``first`` up to ``start``, then ``rest``, then ``fill``, in new memory: as long as both together.
+    """Return ``first`` up to ``start``, then ``rest``, then ``fill``, in new memory as long as the parts together.
 
     ``first`` (…, n, …), ``rest`` tensors (…, m, …), ``start`` 0-d int64, ``over`` bool of n + m: the positions from
     ``start`` on; ``fill`` 0-d.
@@ -58,11 +59,11 @@ def _appended(
 
 
 APPENDED: OpOverload = torch.ops.symshape.appended.default
-"""What is put in their place."""
+"""The fused op for ``cat``, ``index_select`` and ``where``."""
 
 
 def append(padded: PaddedGraph) -> Graph:
-    """The graph of a padded program with such ops in one."""
+    """Return the graph of a padded program with such three ops fused into one."""
     graph = padded.graph
     makers = {step.outputs[0]: step for step in graph.nodes if step.single and step.outputs and step.outputs[0]}
     uses: Counter[Value] = Counter()
@@ -79,7 +80,7 @@ def append(padded: PaddedGraph) -> Graph:
             continue
         replaced[id(step)] = attrs.evolve(step, op=APPENDED, args=found.args, kwargs={})
         dropped.update(map(id, (makers[found.read], makers[found.joined])))
-        if found.read in returned:  # of what is returned the valid part is read, where both are alike
+        if found.read in returned:  # callers read only the valid part, which is equal in both
             instead[found.read] = step.outputs[0]  # type: ignore[assignment]
     if not replaced:
         return graph
@@ -97,7 +98,7 @@ _NUMBERING = frozenset(
 
 
 def without_unread(graph: Graph) -> Graph:
-    """The graph without the numbering of positions that nobody reads any more."""
+    """Return the graph without ops on positions whose results are no longer read."""
     read = set(values_in(graph.outputs))
     kept: list[Step] = []
     for step in reversed(graph.steps):
@@ -111,7 +112,7 @@ def without_unread(graph: Graph) -> Graph:
 
 @attrs.frozen
 class _Found:
-    """A ``where`` that can be made in one pass: what ``cat`` and ``index_select`` make for it, and new arguments."""
+    """A ``where`` that can be fused: the results of its ``cat`` and ``index_select``, and the fused op's arguments."""
 
     joined: Value
     read: Value
@@ -119,7 +120,7 @@ class _Found:
 
     @classmethod
     def of(cls, node: Node, makers: Mapping[Value, Node], padded: PaddedGraph) -> _Found | None:
-        """None where the node is another op, or reads something else."""
+        """Return the fusion of a node; None if the node is another op or its inputs do not match."""
         if node.op is not _aten.where.self or node.kwargs:
             return None
         mask, read, fill = node.args
@@ -153,7 +154,7 @@ def _is(node: Node | None, op: Any) -> bool:
 
 
 def _gap(clamp: Node | None, makers: Mapping[Value, Node]) -> tuple[Value, Value, int] | None:
-    """Of positions that leave out the end of one part: where its valid part ends, what is beyond, its capacity."""
+    """Match positions that skip the first part's padding: return its valid end, the mask beyond, its capacity."""
     if not _is(clamp, _aten.clamp.default):
         return None
     moved = makers.get(clamp.args[0])  # type: ignore[union-attr]
@@ -173,7 +174,7 @@ def _gap(clamp: Node | None, makers: Mapping[Value, Node]) -> tuple[Value, Value
 
 
 def _ends_at(mask: Value, dim: int, makers: Mapping[Value, Node], padded: PaddedGraph, end: Term) -> bool:
-    """Whether a mask is true up to this size in a dimension, and of size 1 in the others."""
+    """Return whether a mask is true up to this size in a dimension, and of size 1 in the others."""
     shape = list(mask.spec.sizes)
     node = makers.get(mask)
     while _is(node, _aten.view.default):

@@ -1,4 +1,4 @@
-"""The op that puts keys and values behind a padded cache where it lies (:mod:`.extended_buffers` says where it may)."""
+"""The op that appends keys and values to a padded cache in place (:mod:`.extended_buffers` decides when it may)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["APPENDED_IN_PLACE"]
 
 _library = torch.library.Library("symshape", "FRAGMENT")
 _library.define("appended_(Tensor(a!) first, Tensor[] rest, Tensor start, Tensor fill, int dim) -> Tensor(a!)")
-_failed: list[str] = []  # why the kernel is not asked again
+_failed: list[str] = []  # why the kernel is not tried again
 
 
 @torch.library.impl(_library, "appended_", "CompositeExplicitAutograd")
 def _appended_in_place(
     first: torch.Tensor, rest: Sequence[torch.Tensor], start: torch.Tensor, fill: torch.Tensor, dim: int
 ) -> torch.Tensor:
-    """``first`` with the memory behind it: up to ``start`` as it was, then ``rest``, then ``fill``.
+    """Return ``first`` extended in place: unchanged up to ``start``, then ``rest``, then ``fill``.
 
-    ``first`` (…, n, …) lies in memory that goes on for the sizes of ``rest``, tensors (…, m, …), in its own strides:
-    what is answered is (…, n + m, …) there.  ``start`` 0-d int64, at most n; ``fill`` 0-d.  What lay from ``start`` on
-    does not matter, and is gone.
+    The memory of ``first`` (…, n, …) continues in its own strides for the sizes of ``rest``, tensors (…, m, …).  The
+    result is a view (…, n + m, …) of that memory.  ``start`` 0-d int64, at most n; ``fill`` 0-d.  Elements of
+    ``first`` from ``start`` on are overwritten.
     """
     behind = rest[0] if len(rest) == 1 else torch.cat(list(rest), dim)
     sizes = list(first.shape)
@@ -37,21 +37,21 @@ def _appended_in_place(
 
 
 def _by_kernel(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: torch.Tensor, dim: int) -> bool:
-    """In one kernel that touches what is new alone; False where there is none for it."""
+    """Append with one kernel that touches only new positions; return False if no kernel can."""
     if not whole.is_cuda or _failed or not appending_kernel.available():
         return False
     try:
         return appending_kernel.write(whole, behind, start, fill, dim)
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # of a compiler that is missing or refuses: torch's ops say the rest
+    except Exception as error:  # the compiler is missing or fails: torch's ops raise errors of the arguments
         _failed.append(f"{type(error).__name__}: {error}")
         events.emit(events.RunnerFallback("a kernel that appends", "torch's ops", _failed[0]))
         return False
 
 
 def _by_ops(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: torch.Tensor, dim: int) -> None:
-    """By torch's ops, which read and write all of it."""
+    """Append with torch's ops, which read and write the whole tensor."""
     shape = [1] * whole.dim()
     shape[dim] = -1
     beyond = (torch.arange(whole.size(dim), device=whole.device) >= start).view(shape)
@@ -61,4 +61,4 @@ def _by_ops(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill
 
 
 APPENDED_IN_PLACE: OpOverload = torch.ops.symshape.appended_.default
-"""It, for graphs."""
+"""The in-place op, for graphs."""

@@ -17,7 +17,7 @@ from symshape.torch_internals import cuda
 __all__ = ["available", "write"]
 
 _THREADS = 256  # of a block
-_BLOCKS = 2048  # so many share the work, where there is enough of it
+_BLOCKS = 2048  # blocks that share the work, if there is enough of it
 _MOST = 2**31 - 1  # sizes and strides are passed as 32-bit integers
 _MOST_BLOCKS = 65535  # along the second dimension of a grid
 _INTEGERS = {
@@ -26,10 +26,10 @@ _INTEGERS = {
     4: (torch.int32, "int"),
     8: (torch.int64, "long long"),
 }
-"""By the bytes of an element: the integer that stands for it in torch and in C."""
+"""The integer type of each element size in bytes, in torch and in C."""
 
 Dim = tuple[int, int, int]
-"""A size, and the strides of the memory and of what is new."""
+"""A size, and its strides in the memory and in the appended tensor."""
 
 _SOURCE = """
 typedef %s Element;
@@ -71,8 +71,9 @@ def _kernel(itemsize: int, device: int) -> Any:
 def write(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: torch.Tensor, dim: int) -> bool:
     """Write ``behind`` into ``whole`` from ``start`` on, then ``fill`` up to its end; return whether that was done.
 
-    What is before ``start`` is neither read nor written.  All tensors are on one device; ``start`` is 0-d int64,
-    ``fill`` 0-d.  Tensors of more than three dimensions that do not merge, or of huge strides, are left to torch's ops.
+    Elements before ``start`` are neither read nor written.  All tensors are on one device; ``start`` is 0-d int64,
+    ``fill`` 0-d.  Tensors of more than three dimensions that do not merge, or of huge strides, are left to torch's
+    ops.
     """
     inner, outer = _dims(whole, behind, dim)
     total, width = whole.size(dim), inner[0]
@@ -86,7 +87,7 @@ def write(whole: torch.Tensor, behind: torch.Tensor, start: torch.Tensor, fill: 
     places = _THREADS // lanes
     parts = max(1, min(-(-total // places), _BLOCKS // rows, _MOST_BLOCKS))
     dtype, _ = _INTEGERS[whole.element_size()]
-    bits = [each.view(dtype) for each in (whole, behind, fill)]  # the same bytes, whatever they stand for
+    bits = [each.view(dtype) for each in (whole, behind, fill)]  # bytes are copied, whatever their dtype
     with torch.cuda.device_of(whole):
         _kernel(whole.element_size(), whole.get_device())(
             grid=(rows, parts, 1),
@@ -113,7 +114,7 @@ def _power_of_two(number: int) -> int:
 
 
 def _dims(whole: torch.Tensor, behind: torch.Tensor, dim: int) -> tuple[Dim, list[Dim]]:
-    """Return the dimensions but this one, neighbours merged where both tensors allow it: the innermost, the others."""
+    """Return the dimensions except ``dim``, merged where both tensors allow it: the innermost one and the others."""
     found: list[Dim] = []
     for d, size in enumerate(whole.shape):
         if d == dim or size == 1:

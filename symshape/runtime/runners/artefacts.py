@@ -1,8 +1,9 @@
-"""Inductor's artefacts of one graph: compiled when needed, each for as many sizes as Inductor's own guards allow.
+"""Inductor's compilations of one graph, made when needed, each for as many sizes as Inductor's own guards allow.
 
-Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than we do.  What it assumed is
-read back as terms and checked on every new tuple of sizes; sizes outside get an artefact of their own.  A shelf keeps
-artefacts for other processes, with what was assumed.  (Private names of torch used here were checked on 2.11 to 2.13.)
+Inductor compiles for symbolic sizes of torch's ShapeEnv and may assume more of them than symshape does.  Its
+assumptions are read back as terms and checked on every new tuple of sizes; other sizes get another artefact.  A shelf
+stores artefacts for other processes, with their assumptions.  (Private names of torch used here were checked on 2.11
+to 2.13.)
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from symshape.runtime.runners.inductor_code import Code, loaded
 
 __all__ = ["Artefact", "Artefacts", "Saved", "Shelf"]
 
-_MAX_ARTEFACTS = 16
-_REMEMBERED = 4096  # tuples of sizes
+_MAX_ARTEFACTS = 16  # compilations of one graph
+_REMEMBERED = 4096  # tuples of sizes in the memo
 
 
 @attrs.frozen(eq=False)
 class Artefact:
-    """One compilation.
+    """One compilation by Inductor.
 
     Attributes:
         call: Inductor's callable, on tensors and integers in order.
-        check: what Inductor assumed, over the call's integers; None for these exact integers only.
-        exact: the integers it was compiled for.
+        check: Inductor's assumptions on the call's integers; None if the code is valid for ``exact`` only.
+        exact: the integers for which the code was compiled.
     """
 
     call: Code
@@ -51,17 +52,18 @@ class Artefact:
     exact: tuple[int, ...]
 
     def serves(self, values: tuple[int, ...]) -> bool:
-        """Whether the artefact is valid for these integers."""
+        """Return whether the artefact is valid for these integers."""
         return values == self.exact if self.check is None else bool(self.check.check(values))
 
 
 @attrs.frozen
 class Saved:
-    """One compilation for other processes.
+    """A serialized compilation, for other processes.
 
     Attributes:
-        assumed: the conditions on the slots ``v0, v1, …`` that it is valid under, as texts; None for ``exact`` only.
-        exact: the integers it was compiled for.
+        assumed: the conditions on the slots ``v0, v1, …`` under which the code is valid, as texts; None for ``exact``
+            only.
+        exact: the integers for which the code was compiled.
         content: the code (see :mod:`symshape.runtime.runners.inductor_code`).
     """
 
@@ -71,34 +73,34 @@ class Saved:
 
 
 class Shelf(Protocol):
-    """Where the artefacts of one graph are kept between processes."""
+    """The persistent store of one graph's artefacts."""
 
     def saved(self) -> Iterable[Saved]:
-        """Those that are there, the one that was of use last first; nothing where they cannot be read."""
+        """Return the stored artefacts, the one used last first; none if the store cannot be read."""
 
     def keep(self, saved: Saved) -> None:
-        """Keeps one, if that can be done."""
+        """Store an artefact if possible."""
 
     def failed(self, saved: Saved, error: Exception) -> None:
-        """Is told that one could not be loaded."""
+        """Handle the error of a stored artefact that could not be loaded."""
 
     def part(self, name: str) -> Shelf:
-        """A shelf of its own for one of several graphs."""
+        """Return the store of one of several graphs, by name."""
 
 
 class Artefacts:
     """The artefacts of one graph.
 
     Args:
-        graph: what is compiled.
-        paths: of the leaves of a call, arguments' paths.
+        graph: the graph to compile.
+        paths: the argument path of each leaf of a call.
         slots: the integers of a call, in order, in terms of the graph's symbols.
-        failed: told when the compiler fails; nothing is compiled after that.
-        limit: how often the graph is compiled at most.
-        options: Inductor's, other than it is set to.
+        failed: called with the error when the compiler fails; nothing is compiled after that.
+        limit: the most compilations of the graph.
+        options: Inductor's options that differ from its present settings.
 
     Attributes:
-        shelf: where artefacts are looked for before one is compiled, and kept; None for nowhere.
+        shelf: the store that is searched before a compilation, and receives its result; None for no store.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class Artefacts:
         self._direct = {each.value: each.position for each in graph.inputs}
 
     def rebound(self, graph: Graph) -> Artefacts:
-        """The same code for a graph that differs from this one in nothing but the tensors that it reads."""
+        """Return the same code for a graph that differs from this one only in the tensors that it reads."""
         made = copy.copy(self)
         made._graph = graph
         made._lifted = [each.tensor for each in graph.lifted]
@@ -139,17 +141,17 @@ class Artefacts:
         return len(self._made)
 
     def get(self, leaves: Sequence[Any], values: Sequence[int]) -> Artefact | None:
-        """The artefact for a call, compiled if there is none yet; None where there is none to be had."""
+        """Return the artefact for a call, compiled if need be; None if the graph cannot be compiled for it."""
         key = tuple(values)
         return self._memo.get(key) or self._find(leaves, key)
 
     def known(self, values: Sequence[int]) -> Artefact | None:
-        """The artefact for these integers, if it was compiled already."""
+        """Return the artefact for these integers if one is compiled or loaded already, else None."""
         key = tuple(values)
         return self._memo.get(key) or next((each for each in self._made if each.serves(key)), None)
 
     def kept(self, values: Sequence[int]) -> Artefact | None:
-        """The artefact for these integers, if another process left it on the shelf."""
+        """Return the artefact for these integers that another process stored, loaded now, or None."""
         key = tuple(values)
         with self._lock:
             found = None if self.shelf is None or self.full else self._load(key)
@@ -158,7 +160,7 @@ class Artefacts:
             return found
 
     def take(self, saved: Saved) -> None:
-        """Takes in what was compiled elsewhere.  Raises whatever loading it may raise."""
+        """Load and add an artefact that was compiled elsewhere.  Raise any error of loading it."""
         check, assumed = self._read(saved.assumed)
         self._keep(Artefact(loaded(saved.content), check, saved.exact))
         if self.shelf is not None:
@@ -166,11 +168,11 @@ class Artefacts:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is compiled."""
+        """Return whether nothing more is compiled."""
         return self._closed or len(self._made) >= self._limit
 
     def run(self, artefact: Artefact, leaves: Sequence[Any]) -> list[Any]:
-        """The flat outputs of a call."""
+        """Run an artefact on the leaves of a call; return the flat outputs."""
         results = iter(artefact.call(*[leaves[i] for i in self._positions], *self._lifted))
         flat = []
         for output in self._graph.outputs:
@@ -183,12 +185,12 @@ class Artefacts:
         return flat
 
     def release(self) -> None:
-        """Forgets what was compiled and compiles no more; it does not wait for a compilation of this moment."""
+        """Drop all artefacts and compile no more; do not wait for a compilation in progress."""
         self._closed = True
         self._made, self._memo = (), {}
 
     def _keep(self, made: Artefact) -> None:
-        """Unless everything was released meanwhile: then this call is the last one."""
+        """Add an artefact, unless everything was released meanwhile: then only the present call uses it."""
         if not self._closed:
             self._made = (*self._made, made)
 
@@ -206,7 +208,7 @@ class Artefacts:
                     return None
                 try:
                     found = self._load(key) or self._compile(leaves, key)
-                except Exception as error:  # whatever a compiler may raise: the graph still runs op by op
+                except Exception as error:  # a compiler may raise anything: the graph still runs op by op
                     pass_on(error)
                     self._closed = True
                     self._failed(error)
@@ -216,13 +218,13 @@ class Artefacts:
             return found
 
     def _load(self, key: tuple[int, ...]) -> Artefact | None:
-        """What the shelf has for these integers."""
+        """Return the stored artefact for these integers, loaded, or None."""
         for each in () if self.shelf is None else self.shelf.saved():
             try:
                 check = None if each.assumed is None else self._check(each.assumed)
                 if key == each.exact if check is None else check.check(key):
                     return Artefact(loaded(each.content), check, each.exact)
-            except Exception as error:  # whatever a file, or torch, may bring about: it is compiled, then
+            except Exception as error:  # loading may raise anything: the graph is compiled instead
                 assert self.shelf is not None
                 self.shelf.failed(each, error)
         return None
@@ -235,7 +237,7 @@ class Artefacts:
         return Artefact(code, check, key)
 
     def request(self, leaves: Sequence[Any]) -> Request:
-        """What the compiler is asked for a call with these leaves."""
+        """Return the compiler request for a call with these leaves."""
         module = graph_to_fx(self._graph, self._paths, self._slots, lifted_as_inputs=True)
         _only_tensors(module)
         arguments = [self._given(leaves[i], self._paths[i]) for i in self._positions]
@@ -248,17 +250,17 @@ class Artefacts:
         return Given(leaf, tuple(name for name, _ in slots), tuple(slot.term.op is not Op.CONST for _, slot in slots))
 
     def _read(self, assumed: tuple[str, ...] | None) -> tuple[Check | None, tuple[str, ...] | None]:
-        """What was assumed as a check, and as it was told; nothing where it cannot be read."""
+        """Return the assumptions as a check, and as given; both None if they cannot be parsed."""
         try:
             return (None if assumed is None else self._check(assumed)), assumed
         except GuardsError:
             return None, None
 
     def _check(self, assumed: Sequence[str]) -> Check:
-        """Conditions on the slots as a check.
+        """Compile conditions on the slots into a check.
 
         Raises:
-            GuardsError: one cannot be read.
+            GuardsError: a condition cannot be parsed.
         """
         names = slot_names(len(self._slots))
         ranges = dict.fromkeys(names, (None, None))
@@ -266,7 +268,7 @@ class Artefacts:
 
 
 def _only_tensors(module: torch.fx.GraphModule) -> None:
-    """Leaves only tensors among the outputs: the rest is known without running."""
+    """Remove outputs that are no tensors: their values are known without running."""
     output = next(node for node in module.graph.nodes if node.op == "output")
     output.args = ([each for each in output.args[0] if isinstance(each, torch.fx.Node)],)
     module.recompile()

@@ -1,7 +1,7 @@
-"""What torch's ShapeEnv assumed while a graph was compiled, as conditions on the integers of a call.
+"""The assumptions that torch's ShapeEnv made during a compilation, as conditions on the integers of a call.
 
-Conditions are texts in whole numbers.  Inductor also compares true quotients of sizes with floats (whether padding a
-matrix product pays, say); what is written down for those implies them.
+Conditions are texts in integer arithmetic.  Inductor also compares true quotients of sizes with floats (for example
+whether padding a matrix product pays); such a comparison is replaced by an integer condition that implies it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 __all__ = ["assumptions"]
 
-_FARTHEST = 2**62  # beyond, a bound is none
+_FARTHEST = 2**62  # bounds are clamped to this magnitude
 
 
 def assumptions(shape_env: Any, symbols: Mapping[str, str], fixed: Mapping[str, int]) -> tuple[str, ...] | None:
-    """What torch's ShapeEnv recorded, as conditions on our slots; None (exact sizes only) where it is unreadable.
+    """Return torch's ShapeEnv's records as conditions on slots; None (exact sizes only) if they are unreadable.
 
     Args:
-        shape_env: of the compilation.
-        symbols: the slot that each of torch's symbols stands for.
-        fixed: slots that are constants to torch.
+        shape_env: the compilation's ShapeEnv.
+        symbols: the slot of each of torch's symbols.
+        fixed: slots that are constants to torch, with their values.
     """
     conditions = [f"{name} == {value}" for name, value in fixed.items()]
     try:
@@ -44,7 +44,7 @@ def assumptions(shape_env: Any, symbols: Mapping[str, str], fixed: Mapping[str, 
 
 
 def _in_whole_numbers(condition: Any) -> Iterator[str]:
-    """A condition of SymPy's as texts; one that compares a true quotient with a float as what implies it."""
+    """Yield a SymPy condition as texts; for a true quotient compared with a float, conditions that imply it."""
     if getattr(condition, "rel_op", None) not in _NEAREST:
         yield str(condition)
         return
@@ -66,14 +66,18 @@ _NEAREST = {
     "<": ("<=", lambda bound: math.nextafter(bound, -math.inf)),
     "<=": ("<=", lambda bound: bound),
 }
-"""For an inequality of a quotient rounded to a float: the exact one that implies it, and its float.
+"""The exact inequality that implies an inequality of a rounded quotient, and the float to compare with.
 
-Rounding to the nearest float never leads past a float: a quotient that is not below one is not rounded to below it.
+Rounding to the nearest float is monotonic: a quotient that is at least a float is not rounded to less than that float.
 """
 
 
 def _renamed(text: str, symbols: Mapping[str, str]) -> str:
-    """A condition on torch's symbols, on slots instead.  Raises KeyError for a symbol that is no argument's."""
+    """Return a condition on torch's symbols with slots instead.
+
+    Raises:
+        KeyError: a symbol belongs to no argument.
+    """
 
     def slot(match: re.Match[str]) -> str:
         word = match[0]

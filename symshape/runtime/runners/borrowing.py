@@ -1,4 +1,4 @@
-"""Results that are lent: they lie in the memory of a bucket and are right until the next call."""
+"""Results that are lent: they share a bucket's memory and are valid until the next call."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ __all__ = ["Lender", "lend"]
 
 
 def lend(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of its own over the same memory."""
+    """Return a new tensor object over the same memory."""
     return tensor.detach()
 
 
 class Lender:
-    """Lends copies that turn to poison at the next call, so that whoever reads them too late sees it."""
+    """A lender of copies that are poisoned at the next call, so that a late read is noticed."""
 
     def __init__(self) -> None:
         self._lent: list[torch.Tensor] = []
         self._lock = forks.lock()
 
     def lend(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy with the tensor's sizes and strides, until the next ``spoil``."""
+        """Return a copy with the tensor's sizes and strides, valid until the next :meth:`spoil`."""
         with self._lock:
             made = tensor.clone()
             self._lent.append(made)
             return made
 
     def spoil(self) -> None:
-        """Poisons what was lent."""
+        """Poison the copies lent so far."""
         with self._lock:
             lent, self._lent = self._lent, []
         for tensor in lent:
@@ -37,7 +37,7 @@ class Lender:
 
 
 def _poison(tensor: torch.Tensor) -> None:
-    """NaN, or the largest integer, or the opposite of what a boolean was, without autograd's counting the write."""
+    """Fill a tensor with NaN or the largest integer, or negate its booleans, unseen by autograd."""
     with torch.no_grad():
         memory = tensor.data
         if memory.dtype is torch.bool:

@@ -1,9 +1,9 @@
-"""Inputs that a program reads where the caller has them, not from copies: parameters, caches, tables.
+"""The bound inputs of a program, read at the caller's address instead of copied: parameters, caches, tables.
 
-Whoever runs a program through ``torch.compile`` hands it its parameters at every call, and they lie in the same memory
-each time.  A captured graph may read them there.  An input whose sizes and strides never vary is *bound* to its
-address; a graph is replayed only for calls whose bound inputs lie exactly where it was captured.  An input that comes
-from elsewhere before it has stayed for a while is copied from then on, like those whose sizes vary.
+A program run through ``torch.compile`` receives its parameters at every call, at the same address each time.  A
+captured graph may read them there.  An input whose sizes and strides never vary is *bound* to its address; a graph is
+replayed only for calls whose bound inputs are exactly where they were at its capture.  An input that moves before it
+has stayed for a while is copied from then on, like inputs whose sizes vary.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from symshape.graph.graph import Graph
 
 __all__ = ["BoundInputs"]
 
-_STAYED = 16  # calls at one address after which another address is worth another capture
+_STAYED = 16  # calls at one address after which a move is worth another capture
 
 _data_ptr = torch.Tensor.data_ptr
 
 
 class BoundInputs:
-    """Where the inputs of one program lie that are not copied; all its buckets share it.
+    """The addresses of one program's bound inputs, shared by all its buckets.
 
     Args:
         graph: the program.
 
     Attributes:
-        steady: places of the inputs that may be bound: their sizes and strides are constants.
-        places: of these, the ones that are bound now.
-        addresses: where these lie.
+        steady: indices of the inputs that may be bound: their sizes and strides are constants.
+        places: indices of the inputs that are bound now.
+        addresses: the addresses of the bound inputs.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -49,7 +49,7 @@ class BoundInputs:
         )
 
     def see(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Notes where the inputs of a call lie, and binds those no more that keep moving."""
+        """Record the addresses of a call's inputs, and unbind inputs that keep moving."""
         if not self.places:
             return
         self._calls += 1
@@ -58,7 +58,7 @@ class BoundInputs:
             self._moved(addresses, inputs)
 
     def stayed(self) -> None:
-        """Notes a call whose inputs lie where they were."""
+        """Count a call whose bound inputs have not moved."""
         self._calls += 1
 
     def _moved(self, addresses: list[int], inputs: Sequence[torch.Tensor]) -> None:
@@ -75,13 +75,13 @@ class BoundInputs:
         self.addresses = list(map(_data_ptr, self._pick(inputs)))
 
     def let_go(self) -> None:
-        """From now on everything is copied."""
+        """Unbind all inputs: from now on they are copied."""
         self._bind(())
         self.addresses = []
 
 
 def _constant(spec: object) -> bool:
-    """Whether a tensor has the same sizes in every call, and lies without gaps."""
+    """Return whether a tensor has the same sizes in every call, and is contiguous."""
     sizes, strides = getattr(spec, "sizes", ()), getattr(spec, "strides", ())
     if not all(type(each) is int for each in (*sizes, *strides)) or 0 in sizes:
         return False

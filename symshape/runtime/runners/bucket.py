@@ -1,4 +1,4 @@
-"""One padded program with its buffers: inputs at their capacities, true sizes beside them."""
+"""A bucket: one padded program with its buffers, which hold inputs at their capacities, and the true sizes."""
 
 from __future__ import annotations
 
@@ -35,31 +35,30 @@ from symshape.runtime.runners.weights import weight_of
 from symshape.tracing.traced_modes import with_autocast_off
 
 _data_ptr = torch.Tensor.data_ptr
-_LOOKS = 16  # calls after which it is looked at whether another capture pays
+_LOOKS = 16  # calls between two checks whether another capture pays
 
 
 class Bucket:
-    """One padded program with its buffers.
+    """One padded program with its buffers, captured and replayed.
 
     Attributes:
         made: the plan.
         sizes: the true sizes that the program reads.
-        weight: the bytes that it takes, as counted from the sizes of its tensors.
-        recording: what runs the program; None until it is captured.
-        captures: how often it was captured.
+        recording: the captured program; None until it is captured.
+        captures: the number of captures.
         milliseconds: how long the last capture took.
-        planned_ms: how long it took to plan and make it, before the first capture.
+        planned_ms: how long planning and building took, before the first capture.
         variants: the ways to run the program, the fastest first; empty before the first capture.
-        wrote: whether the call of this moment has written to arguments or buffers already.
-        lease: its place in the store.
-        words: which sizes it is for, in the caller's words.
+        wrote: whether the call in progress has written to arguments or buffers already.
+        lease: the bucket's place in the store.
+        words: the sizes that the bucket serves, in the caller's words.
 
     Args:
-        share: memory for its buffers that others use, too; None for memory of its own, of its results as well.
-        bound: which inputs are read where the caller has them; shared by all buckets of a program.
-        kernels: compiles the program, too; None for eager's kernels alone.
-        timed: whether the program is timed even if there is one way only to run it.
-        note: tells the history of the compiled function what happens.
+        share: returns memory for the buffers that other buckets use too; None for own memory, also of its results.
+        bound: the inputs that are read at the caller's address; shared by all buckets of a program.
+        kernels: compiles the program too; None for eager's kernels alone.
+        timed: whether the program is timed even if there is only one way to run it.
+        note: records events in the history of the compiled function.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Bucket:
         self._bound = bound
         steady = bound.steady if bound is not None else ()
         self._moving = [place for place in range(len(self._specs)) if place not in steady]
-        self._whole: list[int] = []  # steady inputs that are copied all the same
+        self._whole: list[int] = []  # steady inputs that are copied nevertheless
         self.sizes = self._true_sizes.tensor
         self._run, longer = running(made.padded, device, self._moving)
         self._use(Memory(self._specs, self.sizes.unbind(), longer).allocate_all(self._moving, share))
@@ -98,8 +97,8 @@ class Bucket:
         self._lifted = [each.tensor for each in made.padded.lifted]
         self._pool, self._note, self._lent = pool, note, share is None
         self._kernels, self._timed = kernels, timed
-        self._asked: int | None = None  # the state of the kernels when they were asked in vain
-        self._place: Artefacts | None = None  # among the kernels
+        self._asked: int | None = None  # the state of the kernels at the last request without result
+        self._place: Artefacts | None = None  # this bucket's artefacts among the kernels'
         self.variants: tuple[Variant, ...] = ()
         self.recording: Recording | None = None
         self.captures = self._calls = self._look = 0
@@ -116,43 +115,43 @@ class Bucket:
 
     @property
     def buffers(self) -> list[torch.Tensor]:
-        """What inputs are copied to, at their capacities, and what is appended to them there."""
+        """The buffers that inputs are copied to, at their capacities, with the memory behind them for appending."""
         return self._memory.tensors
 
     @property
     def memory(self) -> Memory:
-        """Where the program finds its inputs."""
+        """The memory that the program reads its inputs from."""
         return self._memory
 
     @staticmethod
     def weight_of(made: Plan, *, lent: bool = False) -> Weight:
-        """The bytes of a bucket, before it is made; ``lent`` is for one whose results are."""
+        """Return the bytes of a bucket before it is made; ``lent`` is for a bucket whose results are lent."""
         assert made.padded is not None
         padded = made.padded
         return weight_of(padded.formulas or padded.graph, made.caps, None if lent else len(padded.axes))
 
     @property
     def bytes(self) -> int:
-        """The bytes of its buffers and of what was captured: measured where there is a device, counted elsewhere."""
+        """The bytes of the buffers and of the capture: measured after a capture on a device, else counted."""
         weight = self.lease.weight
         if self.recording is None or self.recording.reserved is None:
             return weight.own + weight.shared + weight.buffers
         return sum(each.nbytes for each in self.buffers) + self.recording.reserved
 
     def covers(self, values: Mapping[str, int]) -> bool:
-        """Whether calls with these sizes can be served."""
+        """Return whether the bucket can serve calls with these sizes."""
         exact = all(values[name] == value for name, value in self.made.exact.items())
         return exact and all(values[name] <= cap for name, cap in self.made.caps.items())
 
     def place(self, values: Mapping[str, int], lend: Lend | None = None) -> Placement:
-        """Where a call with these sizes goes; with ``lend``, results are not copied."""
+        """Return the placement of a call with these sizes; with ``lend``, results are lent instead of copied."""
         placement = Placement(values, self._numbers.at(values), lend)
         if self._timed:
             placement.fill = prod(values[name] / cap for name, cap in self.made.caps.items() if cap)
         return placement
 
     def _find_parts(self, placement: Placement) -> list[torch.Tensor]:
-        """Notes where the inputs go: only what the device has to be given, the rest is made when it is at work."""
+        """Compute where the inputs go: only what the device needs to start; the rest follows while the device works."""
         found = placement.numbers
         placement.inputs = parts = [part.apart(buffer, found) for part, buffer in self._moved]
         placement.memory = self._memory
@@ -162,7 +161,7 @@ class Bucket:
         return parts
 
     def _answering(self, placement: Placement) -> Answer:
-        """What makes the results of calls at this place, and, from now on, what writes to their arguments."""
+        """Return the function that makes the results at this placement, and prepare its writes to arguments."""
         found = placement.numbers
         back: list[tuple[int, Again]] = [
             (position, partial(copied_back, self._parts[position].at(found), place))
@@ -174,7 +173,7 @@ class Bucket:
         return answer
 
     def launched(self, leaves: Sequence[Any], placement: Placement) -> list[Any] | None:
-        """The flat results of one call, in one pass of C++; None, with nothing done, where that cannot be."""
+        """Return the flat results of one call, launched from C++; None, with nothing done, if it cannot be."""
         launch, kernels = self._launch, self._kernels
         if launch is None or placement.lend is not None:
             return None
@@ -187,7 +186,7 @@ class Bucket:
         return results
 
     def call(self, leaves: Sequence[Any], inputs: Sequence[torch.Tensor], placement: Placement) -> list[Any]:
-        """The flat results of one call."""
+        """Return the flat results of one call."""
         self.wrote = False
         self._calls += 1
         with torch.no_grad():
@@ -196,16 +195,16 @@ class Bucket:
                 tensors = self._ready()()
                 self.wrote = bool(self._padded.stored)
                 results = (placement.answer or self._answering(placement))(tensors, leaves)
-                for position, again in placement.back:  # only now: what is answered may lie in what is written
+                for position, again in placement.back:  # only now: results may be views of written memory
                     self.wrote = True
                     again(inputs[position], tensors)
             finally:
                 for place in self._bound.places if self._bound is not None else ():
-                    self._memory.arguments[place] = None  # whose memory it is decides how long it stays
+                    self._memory.arguments[place] = None  # do not keep the caller's memory alive
             return results
 
     def _take(self, inputs: Sequence[torch.Tensor], placement: Placement) -> None:
-        """Copies the inputs of a call that are not read in place, and writes the sizes."""
+        """Copy the inputs of a call that are not read at the caller's address, and write the true sizes."""
         given, targets, bound = list(inputs), placement.inputs, self._bound
         if targets is None or placement.memory is not self._memory:
             targets = self._find_parts(placement)
@@ -230,7 +229,7 @@ class Bucket:
         self._true_sizes.write(placement.sizes)
 
     def _loose(self, bound: BoundInputs) -> list[torch.Tensor]:
-        """The buffers of the inputs that might be bound and are not."""
+        """Return the buffers of the inputs that may be bound and are not."""
         if len(self._whole) != len(bound.steady) - len(bound.places):
             self._whole = [place for place in bound.steady if place not in bound.places]
             for place in self._whole:
@@ -239,27 +238,27 @@ class Bucket:
         return [self._memory.buffers[place] for place in self._whole]
 
     def warm_up(self) -> None:
-        """Captures the program, with what the buffers hold, and runs it once; what it writes is undone."""
+        """Capture the program on the buffers' present contents and run it once; its writes are undone."""
         with torch.no_grad(), unchanged(self._padded.stored):
             if self._bound is not None:
-                self._bound.let_go()  # there is no call whose inputs could be read
+                self._bound.let_go()  # there is no call, so no inputs to read
                 self._loose(self._bound)
             self._true_sizes.write(self._true_sizes.of(self._numbers.at({**self.made.exact, **self.made.caps})))
             self._ready()()
 
     def settle(self) -> None:
-        """Captures what was compiled beside calls, with zeros in the buffers; not where inputs are read in place."""
+        """Capture Inductor's kernels if they are compiled by now, on zeroed buffers; not if inputs are bound."""
         kernels, read = self._kernels, self._bound is not None and self._bound.steady
         if self.recording is not None and kernels is not None and not read and self._wants(kernels):
             for each in self.buffers:
-                each.zero_()  # the last call's data may be what it failed by
+                each.zero_()  # the last call's data may be the cause of a failure
             with torch.no_grad():
                 self._ready()
 
     def _ready(self) -> Replay:
-        """What runs the program, captured now unless it was for the parameters where they are.
+        """Return the replay of the program, captured now unless it was captured for the present addresses.
 
-        What was captured before stays if that fails, and is not taken for the new one.
+        If the capture fails, the old recording stays, but is not used for the new addresses.
         """
         addresses = list(map(_data_ptr, self._lifted))
         if self._bound is not None:
@@ -276,12 +275,12 @@ class Bucket:
         if self._kernels is not None and self._wants(self._kernels):
             self._compile(self._kernels)
         alone = self._bound is None or not self._bound.steady or self.recording.launch is not None
-        if self._launch is None and self._rows is not None and alone:  # else it reads what a call has put there
+        if self._launch is None and self._rows is not None and alone:  # else replay reads ``arguments`` of a call
             self._launch = self._launcher(self.recording, self._rows)
         return self.recording.replay
 
     def _first(self, why: str) -> Recording:
-        """Captures eager's kernels; Inductor's at once where other buckets have found them to be faster."""
+        """Capture eager's kernels; or Inductor's at once if other buckets have found them to be faster."""
         kernels = self._kernels
         if kernels is not None and kernels.trusted and not self._timed:
             found = self._found(kernels)
@@ -295,10 +294,11 @@ class Bucket:
         return recording
 
     def _wants(self, kernels: Kernels) -> bool:
-        """Whether it is time to ask for Inductor's kernels.
+        """Return whether it is time to ask for Inductor's kernels.
 
-        Where calls do not wait for compilers, that is once they have lost what another capture takes, if Inductor's
-        kernels take half of the time of eager's: so none takes more than twice as long as if that had been known.
+        Where calls do not wait for compilers, that time comes when calls have lost what another capture takes,
+        supposing that Inductor's kernels take half the time of eager's.  So the total is at most twice that of the
+        right choice from the start.
         """
         if len(self.variants) != 1 or self.variants[0].kernels != "eager" or not kernels.due(self._asked):
             return False
@@ -331,7 +331,7 @@ class Bucket:
             else [*zip((self._positions[each] for each in read), bound.addresses, strict=True)],
             splits=[self._parts[place].split for place in moving],
         )
-        self._rows = rows if found is not None else None  # not asked for again
+        self._rows = rows if found is not None else None  # no launcher now means none later
         return found
 
     def _recorded(self, run: Replay, why: str, memory: Memory | None = None) -> Recording:
@@ -349,9 +349,9 @@ class Bucket:
         return recording
 
     def _found(self, kernels: Kernels) -> tuple[Compiled, Memory] | None:
-        """What Inductor made of the program, and the memory that it is for: without gaps; None where that is not there.
+        """Return Inductor's code for the program, and the gapless memory that the code needs; None without code.
 
-        Eager's kernels may append to inputs where they lie: each has its memory until one of them is chosen.
+        Eager's kernels may append to inputs in place, in other memory: both exist until one kind is chosen.
         """
         self._place = self._place or kernels.place(self._padded)
         self._asked = kernels.state
@@ -359,7 +359,7 @@ class Bucket:
             return None
         try:
             memory = self._memory.plain()
-        except torch.OutOfMemoryError:  # there is not enough for both
+        except torch.OutOfMemoryError:  # not enough for both memories
             self._kernels = None
             return None
         found = kernels.compiled(self._place, memory.arguments[: len(self._specs)], self.sizes)
@@ -379,7 +379,7 @@ class Bucket:
             self._run, _ = running(self._padded, self.sizes.device, ())
 
     def _compile(self, kernels: Kernels) -> None:
-        """Captures what Inductor made of the program, if that is there; the faster of the two serves from now on."""
+        """Capture Inductor's code for the program, if it is compiled; the faster kernels serve from now on."""
         found = self._found(kernels)
         recording = None if found is None else self._with_inductors(kernels, *found)
         if found is None or recording is None:

@@ -1,4 +1,4 @@
-"""The bucket for the sizes of a call: the one made for them, a new one if there is room, a larger one, or none."""
+"""The choice of a bucket for a call's sizes: their own, a new one if there is room, a larger one, or none."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ Found = tuple[Bucket, Placement]
 Step = Callable[[int], int]
 Sizes = Mapping[str, int]
 
-_REMEMBERED = 4096  # calls, by their sizes
-_AGAIN = 4  # calls, for each bucket that may be kept, after which sizes without one of their own ask for it again
-_PATIENCE = 512  # calls after which a bucket for which there was no memory is tried again; doubled each time
+_REMEMBERED = 4096  # calls remembered, by their sizes
+_AGAIN = 4  # calls per storable bucket after which sizes without a bucket of their own ask for one again
+_PATIENCE = 512  # calls after which a bucket that did not fit into memory is tried again; doubled each time
 
 
 class BucketFinder:
-    """Finds and makes the buckets of one program; the store keeps them.  Whoever calls it holds the store's lock.
+    """The finder and maker of one program's buckets, which the store keeps.  Callers hold the store's lock.
 
     Args:
-        lend: how results are answered that are not copied.
+        lend: lends results instead of copying them.
         kernels: compiles padded programs; None for eager's kernels alone.
         timed: whether padded programs are timed.
-        note: tells the history of the compiled function what happens.
+        note: records events in the history of the compiled function.
 
     Attributes:
-        refusals: why a symbol is not padded.
-        failures: how often a bucket had to be given up for lack of memory.
-        new: what was found last, until it is kept.
-        on_forget: told of each bucket that leaves.
-        has_plan: whether the user has said which capacities there are to be.
+        refusals: why a symbol is not padded, by symbol.
+        failures: the number of buckets that were given up for lack of memory.
+        new: the bucket found last, until :meth:`keep` stores it.
+        on_forget: called with each bucket that is removed.
+        has_plan: whether the user has chosen capacities.
     """
 
     def __init__(
@@ -77,20 +77,20 @@ class BucketFinder:
         self._kernels = kernels
         self._timed = timed
         self._blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=not self._on_cuda)
-        self._bound = None if lend is not None else BoundInputs(program.graph)  # what is lent may come back as an input
+        self._bound = None if lend is not None else BoundInputs(program.graph)  # lent results may return as inputs
         self.refusals: dict[str, Refusal] = {}
         self._number = store.number()
         self._symbols = list(program.positions.items())
         self._sources = spelled(program.sources)
         self._calls: OrderedDict[Any, Found] = OrderedDict()
         self._guests: OrderedDict[Any, tuple[int, Found | None]] = OrderedDict()
-        self._waited: Counter[Any] = Counter()  # calls since they asked for a bucket of their own
+        self._waited: Counter[Any] = Counter()  # calls since sizes asked for a bucket of their own
         self._wanting = 1
         self._planned: list[dict[str, int]] = []
         self._failed: OrderedDict[Any, tuple[int, int]] = OrderedDict()
         self._weights: OrderedDict[Any, Weight] = OrderedDict()
         self._choices: OrderedDict[Any, Choice] = OrderedDict()
-        self._by_steps: dict[Any, Bucket] = {}  # by the stream, and the steps and exact sizes that they were made for
+        self._by_steps: dict[Any, Bucket] = {}  # by stream, and the steps and exact sizes of the bucket
         self._stepped = _Steps()
         self._padded, self._layouts = sorted(candidates(program)), TrueLayouts(program.graph)
         self._index = device.index or 0
@@ -101,7 +101,7 @@ class BucketFinder:
         self.failures = 0
 
     def find(self, values: tuple[int, ...]) -> Found | None:
-        """The bucket for a call and its place in it; None where it runs op by op."""
+        """Return the bucket for a call and the call's placement in it; None if the call runs op by op."""
         key = (values, current_stream(self._index) if self._on_cuda else 0)
         found = self._calls.get(key)
         if found is not None:
@@ -120,17 +120,17 @@ class BucketFinder:
         return self.new[1]
 
     def _note_padded(self) -> None:
-        """Notes which sizes are rounded up, as far as that is known."""
+        """Record which sizes are rounded up, as far as known."""
         padded = self.padded
         self._rounding = [(name, place, name in padded) for name, place in self._symbols]
         self._by_steps.clear()
 
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
-        """The bucket of its own for these sizes, now if need be and if there is room."""
+        """Return the bucket made for these sizes on the current stream, made now if there is room; else None."""
         return self._own(sizes, self.stream())
 
     def pads(self) -> bool:
-        """Whether any symbol is padded, as far as that is known."""
+        """Return whether any symbol is padded, as far as known."""
         return bool(candidates(self._program) - self.refusals.keys())
 
     def stream(self) -> int:
@@ -138,7 +138,7 @@ class BucketFinder:
         return current_stream(self._index) if self._on_cuda else 0
 
     def keep(self) -> None:
-        """Remembers what was found last for its sizes: best when the device is at work."""
+        """Store the bucket found last for its sizes; best called while the device is busy."""
         if self.new is not None:
             key, found = self.new
             self.new = None
@@ -148,7 +148,7 @@ class BucketFinder:
 
     def _find(self, key: tuple[tuple[int, ...], int]) -> Found | None:
         values, stream = key
-        if self.new is not None:  # a call that broke off, or that eager served
+        if self.new is not None:  # left by a call that failed, or that eager served
             self.keep()
             if key in self._calls:
                 return self._calls[key]
@@ -159,7 +159,7 @@ class BucketFinder:
         self._wanting = self._waited.pop(key, 0) + 1
         sizes = {name: values[place] for name, place in self._symbols}
         if not all(sizes[name] for name in self._padded) or self._layouts.differ(sizes):
-            return None  # of sizes of 0, there is nothing to gain, and eager looks at less of its arguments then
+            return None  # sizes of 0 gain nothing, and eager then checks fewer of its arguments
         bucket, self._wanting = self._own(sizes, stream), 1
         if bucket is not None:
             self.new = key, (bucket, bucket.place(sizes, self._lend))
@@ -174,7 +174,7 @@ class BucketFinder:
         return found
 
     def _own(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
-        """The bucket made for these sizes, now if need be and if there is room."""
+        """Return the bucket made for these sizes, made now if there is room; else None."""
         chosen = self._choose(sizes, step_up)
         if not chosen.caps:
             return None
@@ -186,7 +186,7 @@ class BucketFinder:
         return found
 
     def _note_steps(self, sizes: Mapping[str, int], stream: int, bucket: Bucket) -> None:
-        """Has sizes of these steps find a bucket at once, where no plan and no guard has a say in what it is."""
+        """Index a bucket by its rounded sizes, if its capacities depend on nothing else: no plan and no guard."""
         steps = {name: self._stepped[sizes[name]] for name, _, pads in self._rounding if pads}
         if not self._planned and bucket.made.caps == steps:
             self._by_steps[(stream, *[steps.get(name, sizes[name]) for name, _, _ in self._rounding])] = bucket
@@ -194,7 +194,7 @@ class BucketFinder:
     def _made_now(
         self, sizes: Sizes, stream: int, chosen: Choice, planned: Sequence[Sizes], credit: float | None = None
     ) -> Bucket | None:
-        """A new bucket for these sizes, if there is room."""
+        """Return a new bucket for these sizes, or None if there is no room."""
         key = self._key(stream, chosen)
         start = time.perf_counter()
         weight = self._weights.get(key)  # known before the work of planning it, if it was planned before
@@ -205,27 +205,27 @@ class BucketFinder:
             self._tell(made)
             return None if made.padded is None else self._made(made, stream, start, credit)
 
-    # -- for whoever decides which buckets there are
+    # -- for the policy that decides which buckets exist
     def make(self, sizes: Mapping[str, int], stream: int, caps: Mapping[str, int], credit: float) -> Bucket | None:
-        """Return a new bucket of these capacities for calls of these sizes; None where there is no room.
+        """Return a new bucket of these capacities for calls of these sizes; None if there is no room.
 
         Args:
-            sizes: of a call, by symbol.
-            stream: the stream that it runs on.
+            sizes: the sizes of a call, by symbol.
+            stream: the stream that the call runs on.
             caps: the capacities of padded symbols and values of exact ones; others where an op refuses a symbol.
-            credit: ms that it would have saved.
+            credit: the ms that the bucket would have saved.
         """
         padded = {name: cap for name, cap in caps.items() if name in self.padded}
         exact = {name: value for name, value in caps.items() if name not in padded}
         return self._made_now(sizes, stream, Choice(exact, padded), [caps], credit)
 
     def chosen(self, sizes: Mapping[str, int], step: Step) -> dict[str, int] | None:
-        """Return the capacities that hold these sizes by these steps, and the value of each exact symbol."""
+        """Return the capacities for these sizes by these steps, and exact symbols' values; None if none is padded."""
         found = self._choose(sizes, step)
         return {**found.exact, **found.caps} if found.caps else None
 
     def planned(self, sizes: Mapping[str, int], stream: int) -> Bucket | None:
-        """Return the bucket that the user has planned for these sizes, made now if need be; None where none is."""
+        """Return the bucket that the user has planned for these sizes, made now if need be; else None."""
         if not self._planned:
             return None
         caps = self._choose(sizes, step_up).caps
@@ -234,17 +234,17 @@ class BucketFinder:
         return self._own(sizes, stream)
 
     def may_pad(self, values: Sequence[int]) -> bool:
-        """Return whether a call may go to a bucket: not one of sizes of 0, or with layouts that padding changes."""
+        """Return whether a call may use a bucket: not with sizes of 0, nor with layouts that padding changes."""
         sizes = {name: values[place] for name, place in self._symbols}
         return bool(self.padded) and all(sizes[name] for name in self._padded) and not self._layouts.differ(sizes)
 
     @property
     def padded(self) -> set[str]:
-        """Return the symbols that are padded, as far as that is known."""
+        """The symbols that are padded, as far as known."""
         return set(self._padded) - self.refusals.keys()
 
     def _choose(self, sizes: Mapping[str, int], step: Step) -> Choice:
-        """The capacities for these sizes; those that are plain steps are looked up without asking the guards again."""
+        """Return the capacities for these sizes; plain steps are remembered for all sizes that they hold."""
         if self._planned:
             return choose(self._program, sizes, self.refusals, self._planned, step)
         padded = [name for name in self._padded if name not in self.refusals]
@@ -253,12 +253,12 @@ class BucketFinder:
         found = self._choices.get(key) or self._choices.get(own)
         if found is None or len(found.caps) != len(steps):
             found = choose(self._program, sizes, self.refusals, (), step)
-            # Where no guard had a say in which steps these are, they are so whatever the sizes below them.
+            # If no guard changed these steps, they are the choice for all sizes below them.
             _remember(self._choices, key if found.caps == steps else own, found)
         return found
 
     def _made(self, made: Plan, stream: int, start: float, credit: float | None) -> Bucket | None:
-        key = self._key(stream, made)  # another one where something was refused only now
+        key = self._key(stream, made)  # differs from the first key if the plan found a new refusal
         found: Bucket | None = self._store.peek(key)
         weight = Bucket.weight_of(made, lent=self._lend is not None)
         _remember(self._weights, key, weight)
@@ -299,9 +299,10 @@ class BucketFinder:
         return bucket
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
-        """From now on calls go to the smallest of these capacities that holds them, and to steps where none does.
+        """Prefer the smallest of these capacities that holds a call, and steps where none does, from now on.
 
-        Buckets with other capacities leave: what they served has a better place now, or gets one when it comes again.
+        Buckets with other capacities are removed: their calls have a better bucket now, or get one when they come
+        again.
         """
         planned = {tuple(sorted(each.items())): dict(each) for each in (*self._planned, *caps)}
         self._planned = sorted(planned.values(), key=lambda each: prod(each.values()))
@@ -315,24 +316,24 @@ class BucketFinder:
             known.clear()
 
     def give_up(self, bucket: Bucket, reason: str) -> None:
-        """Lets a bucket go for which there is no memory; it is tried again after a while."""
+        """Remove a bucket that there is no memory for; it is tried again after a while."""
         key = self._key(bucket.lease.pool, bucket.made)
         self._store.remove(key)
         self._failed_for_now(key, reason)
 
     def buckets(self, stream: int | None = None) -> list[Bucket]:
-        """The buckets, oldest first; those of one stream."""
+        """Return the buckets, oldest first; with ``stream``, only that stream's."""
         kept: list[Bucket] = self._store.of(self._number)
         return [each for each in kept if stream is None or each.lease.pool == stream]
 
     def served(self) -> dict[tuple[int, ...], Bucket]:
-        """The buckets that calls with these integers were last found to go to."""
+        """Return the bucket found last for each tuple of integers."""
         self.keep()
         guests = {values: found[0] for (values, _), (_, found) in self._guests.items() if found is not None}
         return guests | {values: bucket for (values, _), (bucket, _) in self._calls.items()}
 
     def clear(self) -> None:
-        """Forgets the buckets."""
+        """Remove all buckets."""
         self._store.drop(self._number)
         self.new = None
         for known in (self._by_steps, self._calls, self._guests, self._waited):
@@ -363,7 +364,7 @@ class BucketFinder:
             self._note_padded()
 
     def _words(self, made: Plan) -> str:
-        """Which sizes a bucket is for, in the caller's words."""
+        """Return the sizes that a bucket serves, in the caller's words."""
         parts = [f"{self._sources[name]} up to {cap}" for name, cap in made.caps.items()]
         parts += [f"{self._sources[name]} = {value}" for name, value in made.exact.items()]
         return ", ".join(parts)
@@ -382,7 +383,7 @@ class BucketFinder:
 
 
 class _Steps(dict[int, int]):
-    """The next step up from each number that was asked for."""
+    """The next step up from each number that was looked up, computed on first use."""
 
     def __missing__(self, value: int) -> int:
         if len(self) >= _REMEMBERED:

@@ -1,4 +1,4 @@
-"""The memory of buckets: what inputs are copied to, and what their programs are run on."""
+"""The memory of buckets: the buffers that inputs are copied to, and the arguments that programs run on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 __all__ = ["Memory", "Share", "aligned_bytes", "unchanged"]
 
 Share = Callable[[int], torch.Tensor]
-"""So many bytes, or more, which others use, too, before and after: a flat ``uint8`` tensor."""
-_ALIGNMENT = 512
+"""Returns a flat ``uint8`` tensor of at least this many bytes, shared with other buckets."""
+_ALIGNMENT = 512  # bytes
 
 
 def aligned_bytes(sizes: Sequence[int], dtype: torch.dtype) -> int:
-    """The bytes of a buffer, with what is left before the next one begins.
+    """Return the bytes of a buffer, rounded up to the alignment of the next one.
 
     >>> aligned_bytes((3, 5), torch.float32), aligned_bytes((0,), torch.int64)
     (512, 0)
@@ -26,32 +26,33 @@ def aligned_bytes(sizes: Sequence[int], dtype: torch.dtype) -> int:
 
 
 class Memory:
-    """Where a bucket's program finds its inputs: in buffers of its own, or where the caller has them.
+    """The inputs of a bucket's program in memory: in own buffers, or at the caller's address.
 
     Args:
-        specs: of the inputs.
-        sizes: the true sizes, which the program takes besides.
-        longer: by the place of an input: the dimension in which there is memory behind its buffer, and for how much.
+        specs: the specs of the inputs.
+        sizes: the true sizes, which the program takes after the inputs.
+        longer: by index of an input: the dimension in which its buffer has memory behind it, and for how many
+            positions.
 
     Attributes:
-        arguments: what the program is run on; None for what is not there yet.
-        buffers: by place, what inputs are copied to.
+        arguments: the arguments of the program; None for one that is not there yet.
+        buffers: the buffers that inputs are copied to, by index.
         longer: as given.
-        shared: the bytes that buffers share with those of other buckets; None where they share none.
+        shared: the bytes that the buffers share with those of other buckets; None if they share none.
     """
 
     def __init__(
         self, specs: Sequence[Any], sizes: Sequence[torch.Tensor], longer: Mapping[int, tuple[int, int]]
     ) -> None:
         self._specs = specs
-        self._whole: dict[int, torch.Tensor] = {}  # the buffers, with what is behind them
+        self._whole: dict[int, torch.Tensor] = {}  # the buffers, with the memory behind them
         self.longer = longer
         self.buffers: dict[int, torch.Tensor] = {}
         self.arguments: list[Any] = [None] * len(specs) + [*sizes]
         self.shared: torch.Tensor | None = None
 
     def allocate_all(self, places: Sequence[int], share: Share | None) -> Memory:
-        """Makes the buffers of some inputs, in memory that is shared if there is any; itself."""
+        """Allocate the buffers of these inputs, in shared memory if ``share`` is given; return ``self``."""
         needed = [aligned_bytes(self._sizes(place), self._specs[place].dtype) for place in places]
         if share is None or not sum(needed):
             for place in places:
@@ -67,7 +68,7 @@ class Memory:
         return self
 
     def allocate(self, place: int) -> torch.Tensor:
-        """Makes the buffer of an input in memory of its own."""
+        """Allocate the buffer of an input in memory of its own, and return the buffer."""
         spec = self._specs[place]
         return self._keep(place, torch.zeros(self._sizes(place), dtype=spec.dtype, device=spec.device))
 
@@ -85,7 +86,7 @@ class Memory:
         return made
 
     def plain(self) -> Memory:
-        """The same with nothing behind buffers: itself, or one with new buffers that hold what those here hold."""
+        """Return memory without extra space behind buffers: ``self``, or new buffers with the same contents."""
         if not self.longer:
             return self
         made = Memory(self._specs, self.arguments[len(self._specs) :], {})
@@ -97,7 +98,7 @@ class Memory:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """All of it."""
+        """The buffers, with the memory behind them."""
         return list(self._whole.values())
 
     @property
@@ -108,7 +109,7 @@ class Memory:
 
 @contextmanager
 def unchanged(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Tensors are afterwards as they were."""
+    """Restore the tensors' values when the context ends."""
     before = [tensor.clone() for tensor in tensors]
     try:
         yield

@@ -1,4 +1,4 @@
-"""A function without arguments as one CUDA graph from a shared pool; on other devices, as itself."""
+"""The capture of a function without arguments as one CUDA graph from a shared pool; no capture on other devices."""
 
 from __future__ import annotations
 
@@ -22,32 +22,35 @@ from symshape.torch_internals import cuda
 
 T = TypeVar("T")
 Replay = Callable[[], Sequence[torch.Tensor]]
-"""Runs a program on its buffers; answers its tensors, which the next replay may overwrite."""
+"""Runs a program on its buffers and returns its tensors, which the next replay may overwrite."""
 
 is_capturing: Callable[[], bool] = cuda.is_capturing
-"""Whether somebody captures on the current stream.  Not to be asked in CPU builds, where it may raise."""
+"""Returns whether the current stream is being captured.  CPU builds must not call it: it may raise there."""
 _end_allocation: Callable[[int, Any], None] = cuda.end_allocation
-"""Tells the allocator of a device that memory comes from a pool no more (2.11 to 2.13; absent in CPU builds)."""
+"""Ends the allocator's use of a pool on a device (2.11 to 2.13; absent in CPU builds)."""
 _release: Callable[[int, Any], None] = cuda.release_pool
-"""Tells it that one graph less has the pool (likewise)."""
+"""Decreases the number of graphs that use a pool (2.11 to 2.13; absent in CPU builds)."""
 
 _INVALIDATED = 901
-"""cudaErrorStreamCaptureInvalidated: nothing that the program did itself, which has an error of its own (900)."""
+"""cudaErrorStreamCaptureInvalidated: the capture was broken from outside (the program's own errors have code 900)."""
 _one_at_a_time = forks.lock(outer=-1)
-"""Held by whoever captures: programs that are replayed on one stream are captured on one, in one workspace; two that
-draw share a generator; and waiting for a device breaks captures there."""
+"""The lock around each capture.
+
+Programs that are replayed on one stream are captured on one stream, with one workspace.  Two programs that draw share
+a generator.  Waiting for a device breaks captures on it.
+"""
 
 
 @attrs.frozen(eq=False)
 class Recording:
-    """What can be replayed.
+    """A program that can be replayed.
 
     Attributes:
-        replay: runs it.
-        reserved: the bytes by which the pool grew for it; None where there is no pool.
-        launch: runs it and answers nothing; None where only ``replay`` does.
-        tensors: what ``replay`` answers each time; empty where that is not the same.
-        copies: those that it makes itself if ``launch`` runs it; None for none.
+        replay: runs the program and returns its tensors.
+        reserved: the bytes by which the pool grew for it; None if there is no pool.
+        launch: runs the program and returns nothing; None if only ``replay`` can run it.
+        tensors: the tensors that ``replay`` returns each time; empty if they vary.
+        copies: the copies that the graph makes itself if run by ``launch``; None for none.
     """
 
     replay: Replay
@@ -59,11 +62,11 @@ class Recording:
 
 @attrs.frozen
 class Inside:
-    """Copies that a graph is to make itself.
+    """The copies that a graph is to make itself.
 
     Attributes:
-        buffers: what inputs are copied to.
-        results: from what the program answers to what is copied out of it.
+        buffers: the tensors that inputs are copied to.
+        results: returns the tensors to copy out, given the program's tensors.
     """
 
     buffers: Sequence[torch.Tensor]
@@ -71,7 +74,7 @@ class Inside:
 
 
 class CaptureFailed(Exception):
-    """A program that cannot be captured as a CUDA graph, and why."""
+    """Raised for a program that cannot be captured as a CUDA graph, with the reason."""
 
 
 def captured(
@@ -83,19 +86,19 @@ def captured(
     lent: bool = False,
     inside: Inside | None = None,
 ) -> Recording:
-    """What runs ``run`` again and again: it reads and writes the same memory at every replay.
+    """Return a recording of ``run``, which reads and writes the same memory at every replay.
 
     Args:
         run: the program on its buffers, which hold a call's inputs already.
-        device: where it computes.
-        pool: the memory of a CUDA graph; None elsewhere.
-        draws: whether it draws random numbers.
-        lent: whether what it makes is read after another graph of the pool has run; else they use the same memory.
-        inside: the copies that a graph is to make itself; None for none.
+        device: the device that the program computes on.
+        pool: the memory of a CUDA graph; None on other devices.
+        draws: whether the program draws random numbers.
+        lent: whether results are read after another graph of the pool has run; else graphs reuse their memory.
+        inside: the copies that the graph is to make itself; None for none.
 
     Raises:
-        CaptureFailed: it cannot be captured.
-        torch.OutOfMemoryError: there is no memory for it.
+        CaptureFailed: the program cannot be captured.
+        torch.OutOfMemoryError: there is not enough memory.
     """
     return Recording(run) if pool is None else _cuda_graph(run, device, pool, draws, lent, inside)
 
@@ -114,7 +117,7 @@ def _cuda_graph(
     except RuntimeError as error:
         settle(device)
         raise CaptureFailed(str(error)) from error
-    if not lent and torch.cuda.get_allocator_backend() == "native":  # others have their own ways with what is freed
+    if not lent and torch.cuda.get_allocator_backend() == "native":  # other allocators free memory differently
         tensors = unowned(tensors, elsewhere)
 
     alone = replay_alone(graph, copies)
@@ -127,13 +130,13 @@ def _cuda_graph(
 
 
 def _reserved(device: torch.device) -> int:
-    """As ``torch.cuda.memory_reserved``, which takes milliseconds to spell out all that is counted."""
+    """Return ``torch.cuda.memory_reserved``, without the milliseconds that it takes to format all statistics."""
     counted = torch.cuda.memory.memory_stats_as_nested_dict(device)
     return int(counted["reserved_bytes"]["all"]["current"]) if counted else 0
 
 
 def replay_alone(graph: torch.cuda.CUDAGraph, copies: Any) -> Callable[[], None]:
-    """What runs a graph without the copies that it can make itself."""
+    """Return a function that replays a graph without the copies that the graph can make itself."""
     if copies is None:
         return graph.replay
 
@@ -146,7 +149,7 @@ def replay_alone(graph: torch.cuda.CUDAGraph, copies: Any) -> Callable[[], None]
 
 @contextmanager
 def warmed_up_aside(device: torch.device) -> Iterator[None]:
-    """What runs inside runs on another stream, in order with the current one: libraries initialise before a capture."""
+    """Run the context's kernels on a side stream, in order with the current one, to initialise libraries."""
     current, side = torch.cuda.current_stream(device), warm_up_stream(device)
     side.wait_stream(current)
     with torch.cuda.stream(side):
@@ -157,21 +160,21 @@ def warmed_up_aside(device: torch.device) -> Iterator[None]:
 def record(
     run: Callable[[], T], device: torch.device, pool: GraphPool, inside: Inside | None = None, *, draws: bool
 ) -> tuple[torch.cuda.CUDAGraph, T, Any]:
-    """A CUDA graph of ``run``, what it answered (tensors in the graph's memory), and the copies that it makes itself.
+    """Return a CUDA graph of ``run``, its result (tensors in the graph's memory), and the graph's own copies.
 
-    These are None where none are wanted, or there can be none.  It is tried once more where memory is short, when what
-    nobody uses was given back to the device, and where another thread broke the capture by waiting for the device.
+    The copies are None if none are wanted or possible.  A capture is repeated once: if memory is short, after unused
+    memory was returned to the device; or if another thread broke the capture by waiting for the device.
 
     Args:
-        run: what is captured.
-        device: where it computes.
+        run: the function to capture.
+        device: the device that it computes on.
         pool: the memory of the graph.
-        inside: the copies that it is to make itself; None for none.
-        draws: whether random numbers are drawn.
+        inside: the copies that the graph is to make itself; None for none.
+        draws: whether ``run`` draws random numbers.
 
     Raises:
-        torch.OutOfMemoryError: there is no memory for it.
-        RuntimeError: it cannot be captured.
+        torch.OutOfMemoryError: there is not enough memory.
+        RuntimeError: ``run`` cannot be captured.
     """
     with _one_at_a_time:
         try:
@@ -188,7 +191,7 @@ def record(
 
 
 def settle(device: torch.device) -> None:
-    """Waits for a device on which a capture failed; no other one is under way, which that would break."""
+    """Wait for a device on which a capture failed, at a time when no other capture is in progress."""
     with _one_at_a_time:
         torch.cuda.synchronize(device)
 
@@ -196,9 +199,9 @@ def settle(device: torch.device) -> None:
 def _record(
     run: Callable[[], T], device: torch.device, pool: GraphPool, inside: Inside | None, draws: bool
 ) -> tuple[torch.cuda.CUDAGraph, T, Any]:
-    """One capture, without the garbage collection that ``torch.cuda.graph`` begins with (most of a capture's time).
+    """Capture once, without the garbage collection with which ``torch.cuda.graph`` begins (most of a capture's time).
 
-    Nor is there one while it lasts: a graph or an event that died in the middle would spoil it.
+    Garbage collection is also off during the capture: a graph or an event that died then would break it.
     """
     capture = _Capture(torch.cuda.CUDAGraph(keep_graph=inside is not None), pool.handle(), draws)
     stream = capture_stream(device, torch.cuda.current_stream(device).cuda_stream)
@@ -213,7 +216,7 @@ def _record(
             try:
                 results = run()
             except BaseException:
-                with suppress(RuntimeError):  # says that the capture is broken, which is known
+                with suppress(RuntimeError):  # the broken capture raises again here
                     capture.end()
                 raise
             capture.end()
@@ -226,7 +229,7 @@ def _record(
 
 
 def _copies(graph: torch.cuda.CUDAGraph, inside: Inside, results: Any, device: torch.device, draws: bool) -> Any:
-    """Makes a graph executable, with nodes for its copies if that can be."""
+    """Instantiate a graph, with nodes for its copies if possible; return the copies or None."""
     added: Added | None = add_copies(graph, inside.buffers, inside.results(results))
     graph.instantiate()
     if added is None:
@@ -243,9 +246,9 @@ def _copies(graph: torch.cuda.CUDAGraph, inside: Inside, results: Any, device: t
 class _Capture:
     """The beginning and the end of a capture.
 
-    Where one fails, torch leaves its allocator as if the capture were going on, and its generator of random numbers,
-    if that is in it: freed memory would wait for its end, that of the pool for ever, and the next ``torch.rand`` on the
-    device would be an error.  Both are set right.
+    If either fails, torch leaves its allocator in the state of a capture in progress, and its random generator too if
+    the capture uses it.  Freed memory would then wait for the capture's end, memory of the pool for ever, and the next
+    ``torch.rand`` on the device would raise.  Both states are repaired.
     """
 
     graph: torch.cuda.CUDAGraph
@@ -273,11 +276,11 @@ class _Capture:
     def _set_right(self) -> None:
         device = torch.cuda.current_device()
         with suppress(RuntimeError):
-            _end_allocation(device, self.pool)  # an error where that was not begun, or is over
+            _end_allocation(device, self.pool)  # raises if the allocation has not begun or has ended
             _release(device, self.pool)
         if not self.draws:
             return
-        nothing = torch.cuda.CUDAGraph()  # its end is one of the generator's, too
+        nothing = torch.cuda.CUDAGraph()  # the end of its capture also ends the generator's
         with suppress(RuntimeError):
             nothing.capture_begin(capture_error_mode="thread_local")
             nothing.capture_end()

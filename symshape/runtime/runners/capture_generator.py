@@ -1,9 +1,9 @@
-"""The state of a device's generator of random numbers that a capture works with.
+"""The state of a device's random generator during a capture.
 
-torch has one generator a device.  From the beginning of a capture to its end that is in a capture, for all threads:
-``torch.rand`` of another thread is an error meanwhile ("Offset increment outside graph capture"), and one of the same
-thread is, from a capture on that failed half way.  So what draws nothing is captured with a state that is put aside
-right after the beginning.
+torch has one generator a device.  During a capture the generator is in capture mode for all threads: ``torch.rand`` in
+another thread raises ("Offset increment outside graph capture"), and in the same thread too after a capture that
+failed half way.  So a capture that draws no random numbers uses a spare state, which is replaced right after its
+beginning.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import torch
 
 
 def begin_aside(begin: Callable[[], object], device: torch.device) -> None:
-    """Begins a capture of what draws no random numbers; the generator of the device is in no capture afterwards.
+    """Begin a capture that draws no random numbers, and leave the device's generator outside the capture.
 
     Args:
-        begin: begins it; it may raise.
-        device: where, with its index.
+        begin: begins the capture; it may raise.
+        device: the device, with its index.
     """
     default = torch.cuda.default_generators[device.index or 0]
     own = default.graphsafe_get_state()
     aside = default.clone_state()
-    aside.seed()  # another thread that draws at this very moment gets numbers that nobody else has
+    aside.seed()  # a thread that draws at this very moment gets different numbers from all others
     default.graphsafe_set_state(aside)
     try:
         begin()

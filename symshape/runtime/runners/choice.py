@@ -1,4 +1,4 @@
-"""Which runner serves a program: a table of runners, one row each, and the choice among them.
+"""The choice of the runner that serves a program, from a table of runners.
 
 A runner that cannot serve a program raises ``Unfit`` when it is made; ``eager`` serves then, and an event says why.
 """
@@ -29,21 +29,21 @@ from symshape.runtime.runners.piecewise import PiecewiseRunner
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 
 RunnerName = Literal["auto", "eager", "inductor", "padded", "cudagraph"]
-"""The rows of ``RUNNERS``, and ``auto``."""
+"""The names of the rows of ``RUNNERS``, and ``auto``."""
 
 
 @attrs.frozen(kw_only=True)
 class Order:
-    """What is to be made.
+    """The order for a runner.
 
     Attributes:
-        program: what is to be run.
-        eager: runs it op by op.
-        graphs: where the CUDA graphs of the compiled function are kept.
-        patient: nobody asked for this very runner: what it prepares has to be worth it.
-        options: the compiled function's.
-        note: tells the history of the compiled function what happens to the program.
-        left: what is left out where it runs in pieces.
+        program: the program to run.
+        eager: the runner that runs the program op by op.
+        graphs: the store of the compiled function's CUDA graphs.
+        patient: whether the user named no runner, so that preparations must pay.
+        options: the compiled function's options.
+        note: records events of the program in the history of the compiled function.
+        left: the ops that run outside the pieces if the program runs in pieces.
     """
 
     program: Program
@@ -57,11 +57,11 @@ class Order:
 
 @attrs.frozen
 class Row:
-    """A runner that can be asked for.
+    """A row of the table: a runner that the user can ask for.
 
     Attributes:
-        make: makes it, or raises ``Unfit``.
-        auto: whether ``auto`` tries it for a program; the first row that says so and is fit wins.
+        make: makes the runner, or raises ``Unfit``.
+        auto: returns whether ``auto`` tries the runner for a program; the first fit row wins.
     """
 
     make: Callable[[Order], Runner]
@@ -79,7 +79,7 @@ def _padded(order: Order) -> Runner:
         return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)
     graph = order.program.graph
     trains = _trains(order.program)
-    draws = graph.uses_randomness and order.options.randomness != "any"  # else a call may draw a few times over
+    draws = graph.uses_randomness and order.options.randomness != "any"  # "any": trials may draw several times
     if draws or (graph.mutates_inputs and not trains):
         raise Unfit("it has effects, which cannot be timed")
     exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
@@ -89,7 +89,7 @@ def _padded(order: Order) -> Runner:
 
 
 def _trains(program: Program) -> bool:
-    """Whether a program is a step of training: it changes parameters, so each call of it is made once."""
+    """Return whether a program is a training step: it changes parameters, so each call runs it exactly once."""
     changed = {id(value.storage) for value in program.graph.mutated}
     return any(id(each.value.storage) in changed and each.tensor.requires_grad for each in program.graph.lifted)
 
@@ -100,17 +100,17 @@ def _exact(order: Order) -> Runner:
 
 
 def _in_pieces(name: RunnerName, order: Order) -> Runner:
-    """Runs the program in pieces, each with the runner of this name where it is fit.
+    """Return a runner of the program in pieces, each with the runner of this name where that is fit.
 
     Raises:
-        Unfit: there is nothing to be gained by that.
+        Unfit: nothing is gained by pieces.
     """
 
     def make(piece: Program) -> Runner:
         number, options = piece.name.rpartition(", ")[2], attrs.evolve(order.options, outputs="copy")
 
         def note(kind: str, *, values: tuple[int, ...] = (), text: str = "", **what: Any) -> None:
-            order.note(kind, text=f"{number}: {text}" if text else number, **what)  # its integers are not the call's
+            order.note(kind, text=f"{number}: {text}" if text else number, **what)  # ``values`` are the piece's
 
         own = attrs.evolve(order, program=piece, eager=EagerRunner(piece), options=options, note=note)
         return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
@@ -124,7 +124,7 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
 
 
 def _cutter(name: RunnerName, order: Order) -> Cut:
-    """What takes a program to pieces around ops that cannot be recorded."""
+    """Return the function that splits a program into pieces around ops that cannot be recorded."""
 
     def cut(left: Left) -> Runner | None:
         asked: RunnerName = "auto" if order.patient else name
@@ -137,16 +137,16 @@ def _cutter(name: RunnerName, order: Order) -> Cut:
 
 
 def _first_fit(order: Order) -> tuple[str, Runner]:
-    """The first runner that ``auto`` tries and that is fit.
+    """Return the first fit runner that ``auto`` tries, with its name.
 
     Raises:
-        Unfit: none is.
+        Unfit: no runner is fit.
     """
     for name, row in RUNNERS.items():
         if row.auto(order.program):
             try:
                 return name, row.make(order)
-            except Unfit:  # nobody asked for it
+            except Unfit:  # the user did not name this runner
                 continue
     raise Unfit("no runner is better than eager")
 
@@ -157,16 +157,16 @@ RUNNERS: Mapping[str, Row] = {
     "padded": Row(_padded, auto=_on_cuda),
     "cudagraph": Row(_exact, auto=_on_cuda),
 }
-"""By name.  A new runner is a file and a row here (and its name above, for type checkers)."""
+"""The runners by name.  A new runner is a file and a row here (and its name above, for type checkers)."""
 _IN_PIECES = ("padded", "cudagraph")
-"""Those that record; they serve the pieces of a program that cannot be recorded whole."""
+"""The runners that record; they can also serve the pieces of a program that cannot be recorded whole."""
 
 
 def check_name(name: str) -> RunnerName:
-    """``name`` if it names a runner.
+    """Return ``name`` if it names a runner.
 
     Raises:
-        RunnerError: it names none.
+        RunnerError: there is no such runner.
     """
     if name not in get_args(RunnerName):
         raise RunnerError(f"there is no runner {name!r}; choose one of {', '.join(get_args(RunnerName))}")
@@ -174,9 +174,9 @@ def check_name(name: str) -> RunnerName:
 
 
 def constants_for(name: RunnerName) -> int:
-    """How many values of a float argument are constants before programs read it when they run.
+    """Return how many values of a float argument are traced as constants before programs read it at run time.
 
-    Only ``eager`` runs a program that reads a number on the host; what others prepare is worth more traces.
+    Only ``eager`` runs a program that reads a number on the host; other runners are worth more traces.
     """
     return 1 if name == "eager" or (name == "auto" and not torch.cuda.is_available()) else 4
 
@@ -184,7 +184,7 @@ def constants_for(name: RunnerName) -> int:
 def make_runner(
     name: RunnerName, program: Program, graphs: GraphStore, options: Options | None = None, note: Note = silent
 ) -> tuple[str, Runner]:
-    """The runner for a program, and the name of the one that serves it."""
+    """Return the runner for a program, and its name."""
     build_missing()
     eager = EagerRunner(program)
     patient, options = name == "auto", options or Options()

@@ -1,4 +1,4 @@
-"""The buckets of a program that nobody asked for: made and used as the ledger decides, call by call."""
+"""The buckets of a program under ``auto``, made and used as the cost ledger decides, call by call."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["ChosenBuckets"]
 
 _REMEMBERED = 4096  # calls, by their sizes; ranges of sizes
 _TIMED = 3
-"""Calls of buckets that are timed: the host's part does not depend on the sizes."""
+"""The number of bucket calls that are timed: the host's time does not depend on the sizes."""
 _ASKING, _FREE = 0.02, 5.0
-"""Part of the time that calls take which asking the ledger may take, and ms of asking beyond that."""
+"""The share of the calls' time that asking the ledger may take, and the ms of asking that are free."""
 _TIMED_EAGERLY = 64
-"""Eager calls that are timed; after as many, every sixteenth."""
+"""The number of first eager calls that are timed; after them, every sixteenth is."""
 
 
 @attrs.define(eq=False)
 class _Standing:
-    """An answer that holds for a while, for all sizes that the finest steps round alike.
+    """An answer of the ledger that holds for a number of calls, for all sizes with the same finest rounding.
 
     Attributes:
-        bucket: serves these sizes; None where they run eagerly.
-        left: calls until one asks again.
-        calls: calls since one has asked, once none is left.
+        bucket: the bucket that serves these sizes; None if they run eagerly.
+        left: the number of calls until the ledger is asked again.
+        calls: the number of calls that the next question stands for.
     """
 
     bucket: Bucket | None
@@ -48,17 +48,17 @@ class _Standing:
 
 
 class ChosenBuckets:
-    """Finds the bucket for each call of one program, as the ledger decides.  Whoever uses it holds the store's lock.
+    """The choice of a bucket for each call of one program by the ledger.  Callers hold the store's lock.
 
     Args:
         program: the program.
         finder: makes the buckets.
-        ledger: the program's account.
-        device: where the program computes.
-        lend: how results are answered that are not copied.
+        ledger: the program's account of costs and savings.
+        device: the device that the program computes on.
+        lend: lends results instead of copying them.
 
     Attributes:
-        estimates: what calls and buckets take.
+        estimates: the estimated times of calls and buckets.
         changed: whether the last look-up made a bucket, or tried to.
     """
 
@@ -76,15 +76,15 @@ class ChosenBuckets:
         self._widest = Widest()
         self._calls: OrderedDict[Any, tuple[_Standing, Found | None]] = OrderedDict()
         self._cells: OrderedDict[Any, _Standing] = OrderedDict()
-        self._pads: list[bool] | None = None  # whether each symbol is padded; None until that is asked
+        self._pads: list[bool] | None = None  # whether each symbol is padded; None until computed
         self._buying: tuple[Bucket, Caps, float, int] | None = None
-        self._ran = self._unasked_calls = 0  # eager calls; calls since the last answer that nobody asked about
-        self._asking = self._unasked_ms = 0.0  # ms of asking, and of these calls
+        self._ran = self._unasked_calls = 0  # eager calls; calls answered without the ledger since its last answer
+        self._asking = self._unasked_ms = 0.0  # ms of asking the ledger, and of calls answered without it
         self._spans: list[tuple[float, Any, Any]] = []  # work, and the events around an eager call's kernels
         finder.on_forget = self._forget
 
     def find(self, values: tuple[int, ...]) -> Found | None:
-        """Return the bucket for a call and its place in it; None where it runs eagerly."""
+        """Return the bucket for a call and its placement in it; None if the call runs eagerly."""
         self.changed = False
         stream = self._finder.stream()
         known = self._calls.get((values, stream))
@@ -118,7 +118,7 @@ class ChosenBuckets:
         return found
 
     def _unasked(self, named: dict[str, int], stream: int, times: int) -> _Standing:
-        """Return the smallest bucket that holds a call, if that is faster than eager: asking has taken enough time."""
+        """Answer without the ledger, whose share of time is used up: the smallest bucket, if faster than eager."""
         there = [(self._work(self._caps(each)), each) for each in self._finder.buckets(stream) if each.covers(named)]
         work, bucket = min(there, key=itemgetter(0), default=(0.0, None))
         eager, padded = self.estimates.eager(self._work(tuple(named.values()))), self.estimates.bucket(work)
@@ -130,7 +130,7 @@ class ChosenBuckets:
         return _Standing(bucket, rest, rest)
 
     def _cell(self, sizes: Caps) -> Caps:
-        """Return what is alike for all sizes that the finest steps round alike; the sizes where the user has a plan."""
+        """Return the key of all sizes with the same finest rounding; the sizes themselves if the user has a plan."""
         if self._finder.has_plan:
             return sizes
         if self._pads is None:
@@ -140,7 +140,7 @@ class ChosenBuckets:
         return tuple([fine(size) if pads else size for size, pads in zip(sizes, self._pads, strict=True)])
 
     def _decide(self, sizes: Caps, named: dict[str, int], stream: int, times: int) -> _Standing:
-        """Ask the ledger, and begin to make what it wants made."""
+        """Ask the ledger for an answer, and begin to make the bucket that it wants, if any."""
         self._read_spans()
         finder, offers = self._finder, self._offers_on(stream)
         planned = finder.planned(named, stream)
@@ -165,7 +165,7 @@ class ChosenBuckets:
         return _Standing(None if answer.serves is None else buckets[answer.serves], answer.rest, answer.rest)
 
     def _make(self, named: dict[str, int], stream: int, answer: Answer, offers: SizeOffers) -> Bucket | None:
-        """Begin to make a bucket: its first call captures it, and ends the purchase."""
+        """Begin to make a bucket; its first call captures it and completes the purchase."""
         start, failures, caps = time.perf_counter(), self._finder.failures, answer.makes or ()
         padded = {name: cap for (name, _), cap in zip(self._symbols, caps, strict=True)}
         bucket = self._finder.make(named, stream, padded, answer.credit)
@@ -180,7 +180,7 @@ class ChosenBuckets:
         return bucket
 
     def bought(self, bucket: Bucket) -> None:
-        """Record that a bucket has served a call: where it was made for that call, it is bought now."""
+        """Record that a bucket has served a call; if it was made for that call, its purchase is complete."""
         buying, self._buying = self._buying, None
         if buying is None:
             return
@@ -199,18 +199,18 @@ class ChosenBuckets:
         self._widest.made(self._caps(bucket))
 
     def timed(self, start: float) -> None:
-        """Record a call of a bucket that began at ``start`` on the clock of ``time.perf_counter``."""
+        """Record the host's time of a bucket call that began at ``start`` (``time.perf_counter``)."""
         self.estimates.bucket_host.saw((time.perf_counter() - start) * 1e3)
 
     def broke_off(self) -> None:
-        """Record that the call at hand ended in an error: a bucket that was made for it is not bought."""
+        """Record that the present call raised: a bucket that was made for it is not bought."""
         buying, self._buying = self._buying, None
         if buying is not None:
             self._offers_on(buying[3]).failed(buying[1], (time.perf_counter() - buying[2]) * 1e3)
             self.clear()
 
     def served(self) -> dict[tuple[int, ...], Bucket]:
-        """Return the buckets that calls with these integers go to."""
+        """Return the bucket of each tuple of integers that a bucket serves."""
         return {values: found[0] for (values, _), (_, found) in self._calls.items() if found is not None}
 
     @property
@@ -219,7 +219,7 @@ class ChosenBuckets:
         return self._buying is None and len(self.estimates.bucket_host) >= _TIMED
 
     def run_eagerly(self, run: Any, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """Return the results of an eager call; the first ones, and a few later, are timed."""
+        """Run a call eagerly and return its results; the first calls, and a few later ones, are timed."""
         self._ran += 1
         if self._ran > _TIMED_EAGERLY and self._ran % 16:
             results: list[Any] = run(leaves, values)
@@ -237,7 +237,7 @@ class ChosenBuckets:
         return results
 
     def _read_spans(self) -> None:
-        """Take in the device's times of eager calls that have ended."""
+        """Record the device's times of eager calls that have ended."""
         waiting = []
         for work, start, end in self._spans:
             if end.query():
@@ -264,7 +264,7 @@ class ChosenBuckets:
         return tuple([sizes[name] for name, _ in self._symbols])
 
     def _named(self, largest: Caps, named: dict[str, int]) -> dict[str, int]:
-        """Return the largest sizes seen of padded symbols, and the call's own of the others."""
+        """Return the largest sizes seen of padded symbols, and the call's own sizes of the others."""
         padded = self._finder.padded
         return {
             name: most if name in padded else named[name]
@@ -272,19 +272,19 @@ class ChosenBuckets:
         }
 
     def _forget(self, bucket: Bucket) -> None:
-        """A bucket has left the store."""
+        """Handle the removal of a bucket from the store."""
         for offers in self._offers.values():
             offers.left(self._caps(bucket))
         self.clear()
 
     def clear(self) -> None:
-        """Forget what serves calls: it is asked for again."""
+        """Forget all answers, so that the ledger is asked again."""
         self._calls.clear()
         self._cells.clear()
         self._buying = self._pads = None
 
     def lines(self, most: int = 6) -> list[str]:
-        """Return what the ledger holds, for a report: estimates, what was made, and what has the most credit."""
+        """Return the ledger's contents for a report: estimates, purchases, and the offers with the most credit."""
         if not self.estimates.ready:
             return [str(self.estimates)]
         found = [str(self.estimates)]

@@ -1,9 +1,9 @@
 """A process that compiles beside this one, so that calls go on meanwhile.
 
-A compiler shares much with the rest of its process: the flags of FX and Dynamo, random states, the device while a graph
-is captured.  A thread that compiles therefore breaks what runs meanwhile (seen: other functions' ``torch.compile``,
-captures); a process does not.  It is started by the first request, answers in order, and ends when it had nothing to
-do for a minute, or with this process.  On CUDA it has a context of its own on the device (some 500 MB) while it lives.
+A compiler shares much with the rest of its process: the flags of FX and Dynamo, random states, the device while a
+graph is captured.  A compiling thread therefore breaks other code (seen: other functions' ``torch.compile``,
+captures); a process does not.  The process is started by the first request, answers in order, and ends after a minute
+without work, or with this process.  On CUDA it has a context of its own on the device (some 500 MB) while it lives.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from symshape.runtime.runners.compile_worker import Answer, Conditions, read, wr
 __all__ = ["CompileProcess", "shared"]
 
 Told = Callable[[Answer], None]
-"""Called with the answer, in a thread of its own: it has to be quick."""
+"""A callback for the answer, run in a thread of its own: it has to be quick."""
 
-_DEATHS = 3  # after which no other process is started: whatever ends it will end that one, too
+_DEATHS = 3  # processes that died in a request; then no other is started, as it would die too
 
 
 class CompileProcess:
-    """The process, started when needed.
+    """The compiling process, started when needed.
 
     Args:
-        command: what Python is told to do; for tests.
+        command: the Python code that the process runs; for tests.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class CompileProcess:
         self._number = 0
 
     def ask(self, request: Request, told: Told) -> None:
-        """Has ``told`` called with what comes of a request.
+        """Send a request; ``told`` is called with its answer.
 
         Raises:
-            UnsupportedError: it cannot be asked for.
+            UnsupportedError: the request cannot be sent, or the process cannot be started.
         """
         content, conditions = request.packed(), Conditions.present()
         with self._lock:
@@ -62,7 +62,7 @@ class CompileProcess:
             running.asked.put((self._number, conditions, content))
 
     def stop(self) -> None:
-        """Ends the process; what it was asked for is not answered."""
+        """Kill the process; open requests are not answered."""
         with self._lock:
             running, self._running = self._running, None
         if running is not None and running.owner == os.getpid():
@@ -86,7 +86,7 @@ class CompileProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is not for it
+                start_new_session=True,  # Ctrl-C does not reach it
             )
         except OSError as error:
             raise UnsupportedError(f"another Python cannot be started: {error}") from error
@@ -96,7 +96,7 @@ class CompileProcess:
         return running
 
     def _listen(self, running: _Running) -> None:
-        with suppress(Exception):  # whatever is wrong with what it says, it is done with
+        with suppress(Exception):  # after any malformed answer the process is given up
             while True:
                 answer = read(running.output)
                 if answer.number is None:
@@ -108,7 +108,7 @@ class CompileProcess:
         self._ended(running)
 
     def _let_go(self, running: _Running) -> None:
-        """Lets a process end that has nothing to do."""
+        """Let an idle process end."""
         with self._lock:
             if not running.told and self._running is running:
                 self._running = None
@@ -130,7 +130,7 @@ class CompileProcess:
 
 
 class _Running:
-    """A process, and who waits for what."""
+    """A running process, with the callbacks of its open requests."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -143,13 +143,13 @@ class _Running:
         self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def speak(self) -> None:
-        """Sends what is asked for: in a thread, since the process listens only once it has imported torch."""
+        """Send the requests: in a thread, since the process reads only once it has imported torch."""
         with suppress(OSError), self.input:
             while (request := self.asked.get()) is not None:
                 write(self.input, request)
 
 
 shared = CompileProcess()
-"""The one process of this process."""
+"""The compiling process that all of this process shares."""
 
 atexit.register(shared.stop)

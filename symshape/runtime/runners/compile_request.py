@@ -1,7 +1,7 @@
-"""One compilation by Inductor as an object: the graph, its arguments, which of their sizes may vary; and as bytes.
+"""A request for one compilation by Inductor: the graph, its arguments, and the sizes that may vary; also as bytes.
 
-Bytes are for a process of our own that compiles beside this one (:mod:`symshape.runtime.runners.compile_process`):
-there the arguments are stand-ins without memory.  (Private names of torch used here were read on 2.11 and 2.13.)
+Bytes are for the compiling process (:mod:`symshape.runtime.runners.compile_process`), where fake tensors replace the
+arguments.  (Private names of torch used here were read on 2.11 and 2.13.)
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Given:
 
     Attributes:
         leaf: a tensor or an integer.
-        names: of its sizes, or of itself; empty for a tensor whose sizes are constants and nobody's business.
-        varies: for each name, whether it may be another integer.
+        names: the names of the tensor's sizes, or of the integer; empty for a tensor whose sizes are constants.
+        varies: for each name, whether another integer may come.
     """
 
     leaf: Any
@@ -41,12 +41,12 @@ class Given:
 
 @attrs.frozen(eq=False)
 class Request:
-    """What is to be compiled.
+    """A request for one compilation.
 
     Attributes:
-        module: the graph, its outputs tensors.
-        arguments: in order.
-        options: Inductor's, other than it is set to.
+        module: the graph, with tensors as outputs.
+        arguments: the arguments, in order.
+        options: Inductor's options that differ from its present settings.
     """
 
     module: torch.fx.GraphModule
@@ -54,7 +54,7 @@ class Request:
     options: Mapping[str, Any]
 
     def compiled(self, *, keep: bool) -> tuple[Code, tuple[str, ...] | None, bytes | None]:
-        """The code; what was assumed of the named integers (None: they are as given); and, to keep it, its bytes."""
+        """Return the code, its assumptions on named integers (None: exact values only), and its bytes if ``keep``."""
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -70,10 +70,10 @@ class Request:
         return code, assumptions(mode.shape_env, symbols, fixed), content
 
     def packed(self) -> bytes:
-        """The request for another process.
+        """Return the request as bytes for another process.
 
         Raises:
-            UnsupportedError: something in the graph is known in this process alone.
+            UnsupportedError: something in the graph exists in this process only.
         """
         nodes = [
             (each.op, each.name, each.target, _plain(each.args), _plain(each.kwargs))
@@ -91,13 +91,13 @@ class Request:
         return [(each.op, each.name, each.target, _plain(each.args), _plain(each.kwargs)) for each in nodes]
 
     def digest(self) -> str:
-        """The same in every process for the same graph, on the same kind of arguments, whatever the sizes that vary."""
+        """Return a hash that is equal in all processes for equal graphs and kinds of arguments."""
         parts = [*self._nodes(), *map(_kind, self.arguments), sorted(self.options.items())]
         return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()
 
     @classmethod
     def unpacked(cls, content: bytes) -> Request:
-        """What :meth:`packed` wrote, in a process that this one started."""
+        """Return the request that :meth:`packed` wrote; called in the compiling process."""
         nodes, arguments, options = _Unpacker(io.BytesIO(content)).load()
         graph = torch.fx.Graph()
         made: dict[str, torch.fx.Node] = {}
@@ -110,14 +110,14 @@ class Request:
 
 @attrs.frozen
 class _Name:
-    """A node, by its name."""
+    """The name of a node, in place of the node."""
 
     name: str
 
 
 @attrs.frozen
 class _Outline:
-    """A tensor without its memory."""
+    """A tensor's metadata, without its memory."""
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -125,7 +125,7 @@ class _Outline:
     device: torch.device
 
     def stand_in(self) -> torch.Tensor:
-        """A tensor like it that has no memory."""
+        """Return a fake tensor with this metadata."""
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         with FakeTensorMode():
@@ -156,7 +156,7 @@ def _without_memory(given: Given) -> Given:
 
 
 def _kind(given: Given) -> tuple[Any, ...]:
-    """What code for an argument depends on."""
+    """Return the properties of an argument that its code depends on."""
     leaf, varies = given.leaf, given.varies
     if not isinstance(leaf, torch.Tensor):
         return given.names, varies, None if any(varies) else leaf
@@ -167,7 +167,7 @@ def _kind(given: Given) -> tuple[Any, ...]:
 
 
 class _Packer(pickle.Pickler):
-    """Operators go by name; a tensor or a module in a graph is nothing that another process has."""
+    """A pickler that writes operators by name, and refuses tensors and modules of a graph."""
 
     def persistent_id(self, thing: Any) -> Any:
         if isinstance(thing, OpOverload):
@@ -185,7 +185,7 @@ class _Unpacker(pickle.Unpickler):
 
 
 def _fake(mode: Any, given: Given, symbols: dict[str, str], fixed: dict[str, int]) -> Any:
-    """A fake argument; integers of ours that vary are symbols of torch's or fixed, remembered by name."""
+    """Return a fake argument; each named integer becomes a symbol of torch's or is fixed, as recorded by name."""
     from torch._dynamo.source import ConstantSource
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 

@@ -1,6 +1,6 @@
-"""The process that compiles beside another one: requests come on its standard input, answers go to its output.
+"""The compiling process: requests come on its standard input, answers go to its standard output.
 
-Run by :mod:`symshape.runtime.runners.compile_process`.  It ends when its input ends, that is at the latest with the
+:mod:`symshape.runtime.runners.compile_process` starts it.  It ends when its input ends, that is at the latest with the
 process that started it, also in the middle of a compilation.
 """
 
@@ -21,19 +21,20 @@ import attrs
 __all__ = ["Answer", "Conditions", "read", "write"]
 
 IDLE = 60.0
-"""Seconds without a request after which the process says that it has nothing to do."""
+"""The seconds without a request after which the process reports that it is idle."""
 _LENGTH = struct.Struct("<Q")
 
 
 @attrs.frozen
 class Conditions:
-    """What a process is set to that Inductor's code depends on.
+    """The settings of a process that Inductor's code depends on.
 
     Attributes:
-        configs: of Inductor and of AOTAutograd, all of them.
-        threads: of torch.
-        matmul: flags of products on CUDA, by name.
-        made_for: what came of it (see :func:`symshape.runtime.runners.inductor_code.made_for`).
+        configs: the configurations of Inductor and of AOTAutograd, complete.
+        threads: torch's number of threads.
+        matmul: the flags of CUDA matrix products, by name.
+        made_for: the environment of the code under these settings (see
+            :func:`symshape.runtime.runners.inductor_code.made_for`).
     """
 
     configs: tuple[Mapping[str, Any], ...]
@@ -43,7 +44,7 @@ class Conditions:
 
     @classmethod
     def present(cls) -> Conditions:
-        """Those of this process."""
+        """Return the settings of this process."""
         import torch
 
         from symshape.runtime.runners.inductor_code import made_for
@@ -54,7 +55,7 @@ class Conditions:
         )
 
     def restored(self) -> bool:
-        """Sets this process to them; whether it is as the other one now, as far as code depends on it."""
+        """Apply the settings to this process; return whether code compiled here then fits the other process."""
         import torch
 
         from symshape.runtime.runners.inductor_code import made_for
@@ -79,13 +80,13 @@ def _configs() -> tuple[Any, ...]:
 
 @attrs.frozen
 class Answer:
-    """What came of a request.
+    """The answer to a request.
 
     Attributes:
-        number: the request's; None where there was none for a while.
-        assumed: of the named integers; None: they are as given.
+        number: the request's number; None to report an idle process.
+        assumed: the assumptions on the named integers; None: exact values only.
         content: the code.
-        reason: why there is none; empty where there is one.
+        reason: why there is no code; empty if there is.
     """
 
     number: int | None
@@ -95,7 +96,7 @@ class Answer:
 
 
 def write(stream: BinaryIO, thing: Any) -> None:
-    """Sends an object."""
+    """Send an object."""
     content = pickle.dumps(thing)
     stream.write(_LENGTH.pack(len(content)))
     stream.write(content)
@@ -103,10 +104,10 @@ def write(stream: BinaryIO, thing: Any) -> None:
 
 
 def read(stream: BinaryIO) -> Any:
-    """The next object.
+    """Return the next object.
 
     Raises:
-        EOFError: there is none any more.
+        EOFError: the stream has ended.
     """
     (length,) = _LENGTH.unpack(_whole(stream, _LENGTH.size))
     return pickle.loads(_whole(stream, length))
@@ -120,7 +121,7 @@ def _whole(stream: BinaryIO, length: int) -> bytes:
 
 
 def answer(number: int, conditions: Conditions, content: bytes) -> Answer:
-    """Compiles what was asked for."""
+    """Compile a request and return the answer."""
     import torch
 
     from symshape.runtime.runners.compile_request import Request
@@ -130,7 +131,7 @@ def answer(number: int, conditions: Conditions, content: bytes) -> Answer:
             return Answer(number, reason="another process cannot be set to this one's flags")
         with torch.no_grad():
             _, assumed, code = Request.unpacked(content).compiled(keep=True)
-    except Exception as error:  # whatever a compiler may raise
+    except Exception as error:  # a compiler may raise anything
         last = traceback.format_exception_only(error)[-1].strip()
         return Answer(number, reason=f"{last} (in the process that compiles)")
     if code is None:
@@ -139,11 +140,11 @@ def answer(number: int, conditions: Conditions, content: bytes) -> Answer:
 
 
 def main() -> None:
-    """Answers requests until there are no more."""
+    """Answer requests until the input ends."""
     given = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints here does not print into the answers
-    os.nice(5)  # who asked for it has other things to do
+    os.dup2(2, 1)  # prints must not mix with the answers
+    os.nice(5)  # the process that calls the function goes first
     asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def listen() -> None:

@@ -1,11 +1,11 @@
 """A call's copies as nodes of its CUDA graph: to the graph's buffers before it computes, to the call's results after.
 
-A copy of its own takes the host about as long as the launch of a graph, and torch's ways to it as long again; a node's
-addresses are set in a microsecond, and the graph is launched with it.  The nodes are added to what was captured, before
-it is made executable; they are off until C++ (``compiled_copies.h``) turns them on for a call, and whoever replays the
-graph otherwise turns them off again.
+A separate copy takes the host about as long as the launch of a graph, and torch's overhead takes as long again.
+Setting a node's addresses takes a microsecond, and the graph is launched with it.  The nodes are added to a captured
+graph before it is instantiated.  They are disabled until C++ (``compiled_copies.h``) enables them for a call; any
+other replay of the graph disables them again.
 
-The interface is the CUDA driver's own (cuda.h), asked by name in the library that torch has loaded.
+The interface is the CUDA driver's own (cuda.h), looked up by name in the library that torch has loaded.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class _Extent(Structure):
 
 
 class Copied(Structure):
-    """CUDA_MEMCPY3D."""
+    """The driver's CUDA_MEMCPY3D."""
 
     _fields_ = [("source", _Extent), ("target", _Extent), *((name, c_size_t) for name in ("width", "height", "depth"))]
 
 
 class DriverRefused(RuntimeError):
-    """A function of the driver answered with an error; where it leaves a graph half changed, no capture came of it."""
+    """Raised if a driver function returns an error; if a graph is then half changed, its capture has failed."""
 
 
 class Driver:
-    """What is asked of the CUDA driver.
+    """The functions of the CUDA driver that are used here.
 
     Attributes:
-        functions: the addresses of those that C++ calls.
+        functions: the addresses of the functions that C++ calls.
 
     Raises:
-        AttributeError: it is too old.
+        AttributeError: the driver is too old.
     """
 
     def __init__(self, library: CDLL) -> None:
@@ -60,21 +60,21 @@ class Driver:
         self.functions = tuple([cast(each, c_void_p).value for each in hot])
         self._context, self._nodes = library.cuCtxGetCurrent, library.cuGraphGetNodes
         self._roots, self._depend = library.cuGraphGetRootNodes, library.cuGraphAddDependencies
-        self._edges = library.cuGraphGetEdges_v2  # the one before refuses graphs where something is noted of an edge
+        self._edges = library.cuGraphGetEdges_v2  # version 1 refuses graphs with edge data
         self._add, self._remove = library.cuGraphAddMemcpyNode, library.cuGraphDestroyNode
 
     def context(self) -> int:
-        """The context of the calling thread."""
+        """Return the context of the calling thread."""
         found = c_void_p()
         _check(self._context(byref(found)))
         return found.value or 0
 
     def roots(self, graph: int) -> list[int]:
-        """The nodes that wait for none."""
+        """Return the nodes that depend on no other node."""
         return self._listed(self._roots, graph)
 
     def leaves(self, graph: int) -> list[int]:
-        """The nodes that none waits for."""
+        """Return the nodes on which no other node depends."""
         count = c_size_t()
         _check(self._edges(c_void_p(graph), None, None, None, byref(count)))
         before, after = (c_void_p * count.value)(), (c_void_p * count.value)()
@@ -85,7 +85,7 @@ class Driver:
         return [node for node in self._listed(self._nodes, graph) if node not in followed]
 
     def add_copy(self, graph: int, after: Sequence[int], address: int, size: int, context: int) -> int:
-        """A new node that waits for others and copies so many bytes onto themselves."""
+        """Add and return a node that depends on ``after`` and copies ``size`` bytes onto themselves."""
         copied = Copied(width=size, height=1, depth=1)
         for end in (copied.source, copied.target):
             end.kind, end.address, end.pitch, end.height = _DEVICE, address, size, 1
@@ -96,14 +96,14 @@ class Driver:
         return node.value
 
     def depend(self, graph: int, before: Sequence[int], after: Sequence[int]) -> None:
-        """From now on each of the second waits for each of the first."""
+        """Make each node of ``after`` depend on each node of ``before``."""
         pairs = [(one, other) for one in before for other in after]
         if pairs:
             first, second = ((c_void_p * len(pairs))(*each) for each in zip(*pairs, strict=True))
             _check(self._depend(c_void_p(graph), first, second, c_size_t(len(pairs))))
 
     def remove(self, node: int) -> None:
-        """Takes a node out of its graph."""
+        """Remove a node from its graph."""
         _check(self._remove(c_void_p(node)))
 
     def _listed(self, ask: Any, graph: int) -> list[int]:
@@ -117,10 +117,10 @@ class Driver:
 
 @attrs.frozen(eq=False)
 class Added:
-    """Nodes that were added to a graph that is not executable yet.
+    """The copy nodes that were added to a graph before its instantiation.
 
     Attributes:
-        addresses: the graph's own memory that each copies to, or from.
+        addresses: the address in the graph's memory that each node copies to or from.
     """
 
     driver: Any
@@ -130,37 +130,37 @@ class Added:
     addresses: list[int] = attrs.field(factory=list)
 
     def remove(self) -> None:
-        """The graph is what it was.
+        """Remove the added nodes from the graph.
 
         Raises:
-            DriverRefused: it is not.
+            DriverRefused: a node could not be removed.
         """
         while self.nodes:
             self.driver.remove(self.nodes[-1])
             self.nodes.pop()
 
     def bind(self, device: int) -> Any:
-        """What C++ sets the copies by, once the graph is executable; all are off.
+        """Return the object by which C++ sets the copies of the instantiated graph; all nodes are disabled.
 
         Args:
-            device: where it may be launched from C++; -1 where only torch's replay does all that is to be done.
+            device: the device to launch the graph on from C++; -1 if only torch's replay does all that is needed.
 
         Raises:
-            RuntimeError: the driver refuses to turn them off.
+            RuntimeError: the driver cannot disable the nodes.
         """
         where = (self.graph.raw_cuda_graph_exec(), self.context, tuple(self.nodes), tuple(self.addresses))
         return launching.COPIES(self.graph, *self.driver.functions, *where, device)
 
 
 def add_copies(graph: Any, buffers: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> Added | None:
-    """Adds a node for each buffer, which is copied to first, and for each result, which is copied from last.
+    """Add a node for each buffer, copied to first, and for each result, copied from last; return the added nodes.
 
-    None where that cannot be: the graph is as it was then, and copies are launched on their own.
+    Return None if that is not possible: the graph is unchanged then, and copies are launched separately.
 
     Args:
         graph: a ``torch.cuda.CUDAGraph`` that keeps its graph, captured and not instantiated.
-        buffers: what inputs are copied to.
-        results: what it computes, each in memory that stays.
+        buffers: the tensors that inputs are copied to.
+        results: the tensors that the graph computes, each in memory that stays.
     """
     driver = _driver() if launching.COPIES is not None else None
     if driver is None:
@@ -195,7 +195,7 @@ def _add(added: Added, buffers: Sequence[torch.Tensor], results: Sequence[torch.
 
 @cache
 def _driver() -> Driver | None:
-    """The driver that torch has loaded; None where there is none like that."""
+    """Return the driver that torch has loaded; None if there is none, or it is too old."""
     loaded = getattr(os, "RTLD_NOLOAD", None)
     if loaded is None or torch.version.cuda is None:
         return None

@@ -1,7 +1,7 @@
-"""One CUDA graph for each exact set of sizes: static inputs, a shared pool, copied-out outputs, a bounded number.
+"""The CUDA-graph runner: one graph for each exact set of sizes, static inputs, copied outputs, a bounded number.
 
-A call copies its inputs into the graph's buffers, replays, and clones the outputs on the same stream, so nothing that
-a later replay does can be seen.  Parameters and buffers are used in place; their addresses are checked on each call.
+A call copies its inputs into the graph's buffers, replays, and clones the outputs on the same stream, so no later
+replay changes a result.  Parameters and buffers are used in place; their addresses are checked on each call.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from symshape.runtime.runners.work import Work, estimates_of
 from symshape.torch_internals import cuda
 
 _current_stream: Callable[[int], int] = cuda.current_stream
-"""The raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
+"""Returns the raw stream of a device, without making a Stream object (2.11 to 2.13; absent in CPU builds)."""
 _APART = "the call is part of another capture, or what the program writes shares memory with another input or parameter"
 _WORTH_A_GRAPH = 256  # calls at the same addresses: a capture (0.6 ms) is earned back at about 2.5 µs a call
-_MOST_SIZES = 10_000  # remembered as seen once, or as refused
+_MOST_SIZES = 10_000  # sizes remembered as refused
 
 
 @attrs.frozen(eq=False)
 class Captured:
-    """A captured graph with its buffers.
+    """A captured CUDA graph with its buffers.
 
     Attributes:
         replay: runs the CUDA graph on its buffers.
@@ -67,11 +67,11 @@ class Captured:
 
 
 class Repeats:
-    """How often in a row a graph's inputs stood at the same addresses, and the graph that reads them right there.
+    """The count of successive calls whose inputs had the same addresses, and the graph that reads them in place.
 
-    A caller whose inputs always lie in the same memory (a serving loop with buffers of its own) is spared the copy:
-    after ``_WORTH_A_GRAPH`` such calls the program is captured once more on that memory.  The graph is replayed only
-    for inputs at exactly these addresses, and dropped when others come.
+    A caller whose inputs are always in the same memory (a serving loop with buffers of its own) is spared the copy:
+    after ``_WORTH_A_GRAPH`` such calls the program is captured once more on that memory.  That graph is replayed only
+    for inputs at exactly these addresses, and dropped when other addresses come.
     """
 
     __slots__ = ("addresses", "count", "direct")
@@ -82,9 +82,9 @@ class Repeats:
         self.direct: Captured | None = None
 
     def see(self, addresses: list[int], before: int = 0) -> bool:
-        """Notes a call's input addresses; True when it is time to capture on them.
+        """Record a call's input addresses; return whether it is time to capture on them.
 
-        ``before``: how many calls in a row were seen by others to have them, this one included.
+        ``before``: the number of successive calls with these addresses that were counted elsewhere, with this one.
         """
         if before == _WORTH_A_GRAPH:
             self.addresses, self.count = addresses, before - 1
@@ -95,12 +95,12 @@ class Repeats:
 
 
 class CudaGraphRunner:
-    """Runs a program through CUDA graphs, one for each exact set of sizes.
+    """A runner with one CUDA graph for each exact set of sizes.
 
-    ``patient`` captures sizes once the ledger says that it pays: their calls run eagerly until then.
+    With ``patient``, sizes are captured once the ledger says that it pays: their calls run eagerly until then.
 
     Attributes:
-        instead: what serves in its place, in pieces, since the whole could not be captured; None as long as it can.
+        instead: the runner of the pieces, if the whole program could not be captured; else None.
 
     Raises:
         Unfit: the program cannot be captured (no CUDA, data-dependent sizes, random numbers, gradients …).
@@ -147,7 +147,7 @@ class CudaGraphRunner:
         self._index = self._device.index or 0
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """The flat outputs of one call."""
+        """Return the flat outputs of one call."""
         if self._leases and forward_ad._current_level < 0 and not is_capturing():  # torch.func's transforms C++ sees
             with self._lock:
                 lease = self._leases.get((tuple(values), _current_stream(self._index)))
@@ -160,15 +160,15 @@ class CudaGraphRunner:
                         credit.amount = credit.amount * FADES ** (now - credit.last_used) + credit.gain
                         credit.last_used = now
                         return found
-        if is_transformed():  # it would be lost where inputs are copied
+        if is_transformed():  # copies of inputs would lose torch.func's transforms
             return self._eager(leaves, values)
         if self.instead is not None:
             return self.instead.run(leaves, values)
-        with torch.no_grad():  # nobody sees what would be recorded; and what is written may ask for gradients
+        with torch.no_grad():  # no gradients are recorded; and written tensors may require gradients
             return self._run(leaves, values)
 
     def _run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """One call, step by step."""
+        """Run one call step by step, when no C++ launch serves it."""
         inputs = [leaves[position] for position in self._positions]
         if is_capturing() or (self._writes and self._overlapping(inputs)):
             if not self._told:
@@ -209,7 +209,10 @@ class CudaGraphRunner:
         return results
 
     def _overlapping(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """Whether what a program writes could be seen through another tensor: then copies of the inputs are no good."""
+        """Return whether memory that the program writes may be shared with another input or a lifted tensor.
+
+        Copies of the inputs would be wrong then.
+        """
         memory = [tensor.untyped_storage().data_ptr() for tensor in inputs]
         filled = [address for address in memory if address]
         if len(set(filled)) != len(filled):
@@ -217,11 +220,11 @@ class CudaGraphRunner:
         return any(tensor.untyped_storage().data_ptr() in filled for tensor in self._lifted)
 
     def key(self, values: Sequence[int]) -> GraphKey:
-        """The key of the graph for these sizes on the current stream."""
+        """Return the key of the graph for these sizes on the current stream."""
         return GraphKey(self._number, tuple(values), _current_stream(self._index))
 
     def release(self) -> None:
-        """Forgets this program's graphs and captures no more."""
+        """Drop this program's graphs and capture no more."""
         with self._lock:
             self._released = True
             self._store.drop(self._number)
@@ -229,7 +232,7 @@ class CudaGraphRunner:
                 self.instead.release()
 
     def describe(self) -> str:
-        """How many graphs there are for the program."""
+        """Return the runner's name and its number of graphs."""
         if self.instead is not None:
             return self.instead.describe()
         return f"cudagraph, {len(self._store.of(self._number))} graphs"
@@ -274,7 +277,7 @@ class CudaGraphRunner:
             if not isinstance(error, torch.OutOfMemoryError):
                 self.instead = around_uncaptured(self._cut, self._program, self._device, leaves, values)
                 if self.instead is not None:
-                    self._store.drop(self._number)  # those of other sizes serve no more
+                    self._store.drop(self._number)  # graphs of other sizes serve no more
         if len(self._refused) >= _MOST_SIZES:
             self._refused.clear()
         self._refused.add(key.sizes)
@@ -283,7 +286,7 @@ class CudaGraphRunner:
         return None
 
     def _weight(self, values: Sequence[int]) -> Weight:
-        """The bytes of a graph for these sizes, where anybody counts them."""
+        """Return the bytes of a graph for these sizes, if the store counts bytes."""
         if self._store.memory is None:
             return Weight()
         return weight_of(self._program.graph, {name: values[at] for name, at in self._program.positions.items()})
@@ -298,13 +301,13 @@ class CudaGraphRunner:
         with nothing_collected():
             random = torch.cuda.get_rng_state(self._device) if self._draws else None
         try:
-            with warmed_up_aside(self._device):  # the sizes prove to run, too
+            with warmed_up_aside(self._device):  # also proves that these sizes run
                 self._captured_run(static, values)
             graph, flat, copies = self._record(key, static, values, inputs)
-        finally:  # what the warm-up wrote
+        finally:  # undo the warm-up's writes
             for tensor, before in zip(self._written_lifted, kept, strict=True):
                 tensor.copy_(before)
-            if random is not None:  # a replay draws what eager would
+            if random is not None:  # the replay draws the numbers that eager would
                 torch.cuda.set_rng_state(random, self._device)
         outputs = Outputs(flat, dict(zip(self._positions, inputs, strict=True)), self._lifted, self._detached)
         milliseconds = (time.perf_counter() - start) * 1e3
@@ -316,7 +319,7 @@ class CudaGraphRunner:
         return self._captured(graph, inputs, outputs, copies)
 
     def _captured(self, graph: Any, inputs: list[torch.Tensor], outputs: Outputs, copies: Any) -> Captured:
-        """A graph with what launches it."""
+        """Return a captured graph with its launcher."""
         rows = None if self._writes else outputs.rows()
         launch = None
         if rows is not None:
@@ -328,7 +331,7 @@ class CudaGraphRunner:
     def _record(
         self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int], buffers: Sequence[torch.Tensor]
     ) -> tuple[torch.cuda.CUDAGraph, list[Any], Any]:
-        """Captures one run, with the copies to these buffers; the outputs lie in the graph's memory."""
+        """Capture one run, with the copies to these buffers; the outputs are in the graph's memory."""
         inside = None
         if not self._writes:
             known = {id(each) for each in (*leaves, *self._lifted)}
@@ -337,7 +340,7 @@ class CudaGraphRunner:
         return record(run, self._device, self._store.pool(key.stream), inside, draws=self._draws)
 
     def _capture_direct(self, key: GraphKey, leaves: Sequence[Any], values: Sequence[int]) -> Captured | None:
-        """A graph that reads the call's own inputs where they are; None where that cannot be."""
+        """Capture a graph that reads the call's own inputs in place; return None if that is not possible."""
         start = time.perf_counter()
         try:
             graph, flat, copies = self._record(key, leaves, values, ())
@@ -352,7 +355,7 @@ class CudaGraphRunner:
         return self._direct(graph, inputs, outputs, copies)
 
     def _direct(self, graph: Any, inputs: Mapping[int, torch.Tensor], outputs: Outputs, copies: Any) -> Captured:
-        """A graph that reads these inputs where they are, with what launches it for calls whose inputs are there."""
+        """Return a graph that reads these inputs in place, with its launcher for calls with the same addresses."""
         rows = None if self._writes else outputs.rows()
         launch = None
         if rows is not None:
@@ -363,13 +366,13 @@ class CudaGraphRunner:
 
 
 def _computed(known: set[int], flat: Sequence[Any]) -> list[torch.Tensor]:
-    """What is copied out of a graph: its tensors, each once, but for those that were there before."""
+    """Return the tensors to copy out of a graph: each tensor once, without those that existed before."""
     found = {id(each): each for each in flat if isinstance(each, torch.Tensor) and id(each) not in known}
     return list(found.values())
 
 
 def _fused(program: Program, eager: Runner) -> Run:
-    """What is captured: the program with kernels merged where that is exact; as it is where autocast is on."""
+    """Return the function to capture: the program with exactly fused kernels; unfused under autocast."""
     graph = fuse(program.graph)
     if graph is program.graph or not program.modes.plain:
         return eager.run
@@ -392,7 +395,7 @@ def _check_fit(program: Program) -> torch.device:
 
 
 def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A buffer with the tensor's sizes, strides and values."""
+    """Return a buffer with the tensor's sizes, strides and values."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     if tensor.numel() and not is_dense(tensor):
         raise Unfit(f"an input does not fill its memory ({extent} elements of memory for {tensor.numel()})")

@@ -1,4 +1,4 @@
-"""Runs a program op by op: what every other runner falls back to."""
+"""The runner that executes a program op by op, on which every other runner falls back."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from symshape.graph.program import Program
 
 
 class EagerRunner:
-    """Runs a program op by op through its generated code.
+    """A runner that executes a program op by op through its generated code.
 
     Attributes:
-        run: the program's own runner.
-        instead: which runner was asked for and cannot serve the program, and why; empty where none was.
+        run: the program's generated function.
+        instead: the runner that was asked for and cannot serve the program, and why; else empty.
     """
 
     def __init__(self, program: Program) -> None:
@@ -18,8 +18,8 @@ class EagerRunner:
         self.instead = ""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: this runner holds nothing."""
 
     def describe(self) -> str:
-        """Its name, and why it serves where another one was asked for."""
+        """Return the runner's name, and why it serves if another runner was asked for."""
         return f"eager, not {self.instead}" if self.instead else "eager"

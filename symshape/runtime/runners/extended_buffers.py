@@ -1,7 +1,7 @@
-"""Buffers of a padded program that are longer than what is copied to them, so that new positions are written behind.
+"""Buffers of a padded program that are longer than the inputs copied to them, so that appends need no new memory.
 
-``cat((past[i, 0], k), 2)`` of a cache that is copied to a buffer of the program's own needs no new memory: the buffer
-is made longer, the program sees the part of it that is the cache, and the append writes where the valid part ends.
+For ``cat((past[i, 0], k), 2)`` of a cache that is copied to one of the program's buffers, the buffer is made longer.
+The program sees the part of the buffer that is the cache, and the append writes from the end of the valid part on.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from symshape.runtime.runners.appending_in_place import APPENDED_IN_PLACE
 __all__ = ["Extended", "extended"]
 
 _aten = torch.ops.aten
-_ALIGNED = 16  # bytes: what new memory would be aligned to, as far as kernels ask
+_ALIGNED = 16  # bytes: the largest alignment that kernels check for
 
 _SHARE_UNSAID = frozenset({_aten._unsafe_view.default, _aten.dropout.default, _aten.conj_physical.default})
-"""Ops whose result may be their argument, or a view of it, without their schema saying so."""
+"""Ops whose result may be their argument, or a view of it, though their schema does not say so."""
 
 Box = tuple[tuple[int, int], ...]
-"""A part of a tensor: from where to where, in each dimension."""
+"""The bounds of a part of a tensor: start and end in each dimension."""
 
 
 @attrs.frozen
@@ -38,8 +38,8 @@ class Extended:
     """A graph that appends to its inputs in place.
 
     Attributes:
-        graph: it takes those inputs as parts of longer buffers.
-        more: by the place of an input: the dimension in which its buffer is longer, and by how much.
+        graph: the graph, which takes those inputs as parts of longer buffers.
+        more: by index of an input: the dimension in which its buffer is longer, and by how much.
     """
 
     graph: Graph
@@ -48,12 +48,12 @@ class Extended:
 
 @attrs.frozen
 class _Region:
-    """A view of an input.
+    """A view of an input, as a part of it with permuted dimensions.
 
     Attributes:
-        place: of the input.
-        dims: which dimension of the input each of its own is.
-        box: the part of the input that it is.
+        place: the index of the input.
+        dims: for each dimension of the view, the dimension of the input.
+        box: the part of the input that the view covers.
     """
 
     place: int
@@ -61,29 +61,29 @@ class _Region:
     box: Box
 
     def at(self, dim: int, start: int, end: int) -> _Region:
-        """The part from ``start`` to ``end`` in one of its dimensions."""
+        """Return the part of the view from ``start`` to ``end`` in one of its dimensions."""
         box, whole = list(self.box), self.dims[dim]
         begin = box[whole][0]
         box[whole] = begin + start, begin + end
         return attrs.evolve(self, box=tuple(box))
 
     def without(self, dim: int) -> _Region:
-        """The same without one of its dimensions, which has one position."""
+        """Return the view without one of its dimensions, which has size 1."""
         return attrs.evolve(self, dims=self.dims[:dim] + self.dims[dim + 1 :])
 
     def permuted(self, order: Sequence[int]) -> _Region:
-        """The same with its dimensions in another order."""
+        """Return the view with its dimensions in another order."""
         return attrs.evolve(self, dims=tuple([self.dims[dim] for dim in order]))
 
     def size(self, dim: int) -> int:
-        """How many positions it has in one of its dimensions."""
+        """Return the size of the view in one of its dimensions."""
         start, end = self.box[self.dims[dim]]
         return end - start
 
 
 @attrs.frozen
 class _Append:
-    """An append to a region, and the dimension of the input that it goes along."""
+    """An append to a view, with the dimension of the input that it extends."""
 
     node: Node
     region: _Region
@@ -91,21 +91,21 @@ class _Append:
 
     @property
     def more(self) -> int:
-        """How many positions are new."""
+        """The number of new positions."""
         dim, size = self.node.args[-1], self.node.outputs[0].spec.sizes  # type: ignore[union-attr]
         return int(size[dim]) - self.region.size(dim)
 
 
 def extended(graph: Graph, padded: PaddedGraph, places: Collection[int]) -> Extended:
-    """The graph of a padded program with appends in place, where nothing else reads an input that they append to.
+    """Return the graph of a padded program with in-place appends to inputs that nothing else reads.
 
     Args:
-        graph: with appends in one op each (:func:`symshape.runtime.runners.appending.append`).
-        padded: the program that it was made of.
-        places: the inputs whose buffers are the program's own and may be made longer.
+        graph: the graph with each append as one op (:func:`symshape.runtime.runners.appending.append`).
+        padded: the program that the graph was made from.
+        places: the inputs whose buffers belong to the program and may be made longer.
     """
     left = {place for place, _ in padded.written} | {each.place for each in padded.rewrites}
-    left |= {place for place, axes in enumerate(padded.axes) if any(len(axis) > 1 for axis in axes)}  # seen as others
+    left |= {place for place, axes in enumerate(padded.axes) if any(len(axis) > 1 for axis in axes)}  # reshaped
     uses = _Uses(graph, [place for place in places if place not in left])
     more: dict[int, tuple[int, int]] = {}
     replaced: dict[int, Node] = {}
@@ -126,18 +126,18 @@ def extended(graph: Graph, padded: PaddedGraph, places: Collection[int]) -> Exte
 
 
 class _Uses:
-    """What reads the inputs of a graph.
+    """The readers of a graph's inputs.
 
     Attributes:
-        appends: by the place of an input, the appends to parts of it.
-        refused: the inputs that something else reads, or whose memory the graph answers, or writes to afterwards.
+        appends: by index of an input, the appends to parts of it.
+        refused: the inputs that other ops read, or whose memory the graph returns, or writes to afterwards.
     """
 
     def __init__(self, graph: Graph, places: Collection[int]) -> None:
         self.appends: dict[int, list[_Append]] = {}
         self.refused: set[int] = set()
         self._regions: dict[Value, _Region] = {}
-        self._made: dict[Value, int] = {}  # what lies where something was appended
+        self._made: dict[Value, int] = {}  # results of appends and their views, with the input's index
         for place in places:
             value = graph.inputs[place].value
             sizes = value.spec.sizes
@@ -159,7 +159,7 @@ class _Uses:
                 self._note_view(node, value)
 
     def _followed(self, node: Node, value: Value) -> bool:
-        """Whether a reader of a region is an append to it, or a view that is known for what it is."""
+        """Return whether a reader of a view is an append to it, or itself a view of a known part."""
         region = self._regions[value]
         if node.kwargs or not node.args or node.args[0] is not value:
             return False
@@ -178,7 +178,7 @@ class _Uses:
         return True
 
     def _note_view(self, node: Node, value: Value) -> None:
-        """What shares memory with what was appended does so, too; nobody writes there or counts from its beginning."""
+        """Record views of an append's result as sharing its memory; refuse writes to it and ``as_strided``."""
         place = self._made[value]
         if value in written_values(node) or "as_strided" in node.op.name():
             self.refused.add(place)
@@ -187,7 +187,7 @@ class _Uses:
 
 
 def _fit(appends: Sequence[_Append], value: Value, longer: tuple[int, int]) -> bool:
-    """Whether appends to an input can all be made in one longer buffer, each with the layout of new memory."""
+    """Return whether all appends to an input fit into one longer buffer, each with the layout of new memory."""
     axis, more = longer
     sizes = list(value.spec.sizes)
     whole = (0, sizes[axis])
@@ -207,7 +207,7 @@ def _fit(appends: Sequence[_Append], value: Value, longer: tuple[int, int]) -> b
 
 
 def _apart(boxes: Sequence[Box], dim: int = 0) -> bool:
-    """Whether no two parts of one tensor share an element; False where one dimension after another does not say so."""
+    """Return whether no two of these parts share an element; False if comparing dimension by dimension cannot tell."""
     if len(boxes) < 2:
         return True
     if dim == len(boxes[0]):

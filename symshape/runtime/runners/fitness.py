@@ -1,4 +1,4 @@
-"""What no runner can serve that runs a program once on memory of its own and then again and again."""
+"""The checks that a program can be run once on fixed memory and then replayed: no host reads, no autograd recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_recordable", "check_without_gradients"]
 
 
 def check_recordable(program: Program, *, draws: bool = False) -> None:
-    """Whether a program does the same whenever it is run; random numbers apart, if it may draw them.
+    """Raise unless a program does the same in every run; with ``draws``, it may draw random numbers.
 
     Raises:
         Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
@@ -33,7 +33,7 @@ def check_recordable(program: Program, *, draws: bool = False) -> None:
 
 
 def check_without_gradients(program: Program) -> None:
-    """Whether a run records no gradients.
+    """Raise if a run of a program records gradients.
 
     Raises:
         Unfit: it does.
@@ -46,7 +46,7 @@ def check_without_gradients(program: Program) -> None:
 
 
 def _rank(node: Node) -> int:
-    """Which of several faults is told: calls of what is no operator, then data, then modes."""
+    """Return a fault's rank for reports: calls that are no operators come first, then data reads, then modes."""
     op: Any = node.op
     return 0 if isinstance(op, OpaqueCall) else 1 if node.bindings else 2
 

@@ -1,8 +1,8 @@
-"""Small exact rewrites of a graph before it is captured: fewer kernels, the same values up to rounding.
+"""Small exact rewrites of a graph before its capture: fewer kernels, the same values up to rounding.
 
 ``relu(addmm(bias, x, w))`` becomes ``_addmm_activation``, whose epilogue adds the bias and clamps in the matmul's own
-kernel (cuBLASLt; torch falls back to the two ops where that does not apply).  What is put behind
-padding is put there in one pass (:mod:`symshape.runtime.runners.appending`).
+kernel (cuBLASLt; torch falls back to the two ops where that does not apply).  Appends to padded tensors are fused into
+one pass (:mod:`symshape.runtime.runners.appending`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _aten = torch.ops.aten
 Run = Callable[[Sequence[Any]], list[Any]]
 """Runs a program on its inputs and true sizes."""
 FUSED = frozenset({"cuda"})
-"""Types of devices where kernels are merged and appends go into buffers: those that replay what was recorded once."""
+"""The device types where kernels are merged and appends are in place: devices that replay a recording."""
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def fuse(graph: Graph) -> Graph:
-    """The graph with each ``addmm`` that only feeds a ``relu`` merged into it."""
+    """Return the graph with each ``addmm`` that only feeds a ``relu`` merged into that ``relu``."""
     uses: Counter[Value] = Counter(values_in(graph.outputs))
     for step in graph.steps:
         if isinstance(step, Node):
@@ -53,17 +53,17 @@ def fuse(graph: Graph) -> Graph:
 
 
 def fuse_padded(padded: PaddedGraph) -> Graph:
-    """The graph of a padded program with such kernels merged."""
+    """Return the graph of a padded program with ``addmm`` and ``relu``, and appends, fused."""
     return fuse(append(padded))
 
 
 def running(padded: PaddedGraph, device: torch.device, own: Sequence[int]) -> tuple[Run, Mapping[int, tuple[int, int]]]:
-    """What runs a padded program, and which of its own buffers it wants longer: in which dimension, by how much.
+    """Return the function that runs a padded program, and the dimension and amount by which buffers must be longer.
 
     Args:
         padded: the program.
-        device: where it computes.
-        own: the places of its inputs that may be appended to where they lie.
+        device: the device that the program computes on.
+        own: the indices of inputs that may be appended to in place.
     """
     if device.type not in FUSED:
         if padded.run is not None:

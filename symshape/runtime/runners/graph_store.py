@@ -1,7 +1,7 @@
-"""What one compiled function keeps on the device: captured graphs and buckets of all its programs, in one budget.
+"""The store of one compiled function's captured graphs and buckets, for all its programs, within one budget.
 
-Whatever is kept was expensive to make.  It leaves only for something new that has clearly more credit: more sizes than
-fit never drive each other out, they run without a graph.
+Everything in the store was expensive to make.  An item is removed only for a new one that has clearly more credit: if
+more sizes come than fit, they do not evict each other in turn, but some run without a graph.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from symshape.runtime.runners.borrowing import Lender
 from symshape.runtime.runners.graph_pool import GraphPool
 
 _REMEMBERED = 4
-"""Things whose credit is remembered while there is no room for them, for each that may be kept."""
+"""The number of items without room whose credit is remembered, for each item that may be stored."""
 
 
 @attrs.frozen
 class GraphKey:
-    """What one captured graph is for.  Made only by :meth:`CudaGraphRunner.key`, for capture and look-up alike."""
+    """The key of one captured graph.  Only :meth:`CudaGraphRunner.key` makes it, for capture and for look-up."""
 
     program: int
     sizes: tuple[int, ...]
@@ -35,12 +35,12 @@ class GraphKey:
 
 @attrs.frozen
 class Weight:
-    """Bytes on the device.
+    """The bytes of a stored item on the device.
 
     Attributes:
-        own: results, and other memory that nobody else may use.
-        shared: what comes and goes while it runs; graphs of one pool use the same memory for that.
-        buffers: what its inputs are copied to; those of one pool use the same memory, if there is enough of it.
+        own: results, and other memory that no other item may use.
+        shared: temporary memory of a run; graphs of one pool reuse the same memory for it.
+        buffers: the buffers that inputs are copied to; items of one pool use the same memory, if there is enough of it.
     """
 
     own: int = 0
@@ -50,18 +50,18 @@ class Weight:
 
 @attrs.define(eq=False)
 class Lease:
-    """A place in the store.
+    """An item's place in the store.
 
     Attributes:
-        item: what is kept.
+        item: the stored graph or bucket.
         program: the number of the program that it belongs to.
-        pool: which of the pools it shares memory with.
+        pool: the key of the pool that it shares memory with.
         weight: its bytes.
-        credit: what its uses have saved.
-        buffers: what its inputs are copied to, where others use it, too.
-        leave: called when it leaves the store.
-        evicted: called before that, where it leaves because there is no room for both it and something else.
-        gone: whether it has left the store.
+        credit: the time that its uses have saved.
+        buffers: the shared memory that its inputs are copied to; None if it shares none.
+        leave: called when it is removed from the store.
+        evicted: called before ``leave`` if it is removed to make room.
+        gone: whether it was removed.
     """
 
     item: Any
@@ -76,20 +76,20 @@ class Lease:
 
 
 class GraphStore:
-    """Graphs and buckets within a budget of their number and, if given, of their bytes.
+    """The graphs and buckets of one compiled function, within a budget of number and, if given, of bytes.
 
-    Whoever uses the store holds its lock.
+    Callers hold the store's lock.
 
     Args:
-        limit: how many are kept at most.
-        memory: how many bytes they may take together; None for no limit.
+        limit: the most items.
+        memory: the most bytes of all items together; None for no limit.
 
     Attributes:
-        clock: calls so far.
-        lock: held by whoever looks something up, runs it or changes the store.
-        evictions: how many had to leave.
-        lender: lends results that turn to poison, for ``Options(check_borrowed=True)``.
-        promise: what the calls of the compiled function took so far, and what was spent on making things.
+        clock: the number of calls so far.
+        lock: held during look-ups, runs and changes of the store.
+        evictions: the number of items that were removed to make room.
+        lender: lends results that are poisoned later, for ``Options(check_borrowed=True)``.
+        promise: the time that the function's calls took so far, and the time spent on making items.
     """
 
     def __init__(self, limit: int, memory: int | None = None) -> None:
@@ -98,7 +98,7 @@ class GraphStore:
         self._leases: dict[Hashable, Lease] = {}
         self._wanted: OrderedDict[Hashable, Credit] = OrderedDict()
         self._pools: dict[int, GraphPool] = {}
-        self._buffers: dict[int, weakref.ref[torch.Tensor]] = {}  # by stream: as long as anybody uses them
+        self._buffers: dict[int, weakref.ref[torch.Tensor]] = {}  # by stream; alive while a bucket uses them
         self._programs = 0
         self.clock = 0
         self.evictions = 0
@@ -108,33 +108,33 @@ class GraphStore:
 
     @property
     def limit(self) -> int:
-        """How many are kept at most."""
+        """The most items."""
         return self._limit
 
     @property
     def memory(self) -> int | None:
-        """How many bytes they may take together."""
+        """The most bytes of all items together; None for no limit."""
         return self._memory
 
     def widen(self, pieces: int) -> None:
-        """Keeps as many for each of so many pieces more: a call of a program in pieces needs one of each.
+        """Raise the limit for ``pieces`` more pieces, since a call of a program in pieces needs an item of each.
 
-        A negative number takes back what a program had, once it lets go of its pieces.
+        A negative number lowers the limit again, when a program releases its pieces.
         """
         with self.lock:
             self._limit += self._each * pieces
 
     def number(self) -> int:
-        """A number for a program, unique in this store."""
+        """Return a number for a program, unique in this store."""
         self._programs += 1
         return self._programs
 
     def pool(self, stream: int) -> GraphPool:
-        """The memory pool that the graphs of one stream share: they never run at the same time."""
+        """Return the memory pool of the graphs of one stream, which never run at the same time."""
         return self._pools.setdefault(stream, GraphPool())
 
     def share(self, stream: int, device: torch.device, count: int) -> torch.Tensor:
-        """So many bytes, which all buckets of one stream use in turn; more where a larger one was there before."""
+        """Return at least ``count`` bytes that all buckets of one stream use in turn."""
         found = self._shared_with(stream)
         if found is None or found.numel() < count or found.device != device:
             found = torch.zeros(count, dtype=torch.uint8, device=device)
@@ -146,7 +146,7 @@ class GraphStore:
         return None if here is None else here()
 
     def get(self, key: Hashable) -> Any:
-        """What is kept for ``key``, used now; None if nothing is."""
+        """Count a call, and return the item for ``key``, crediting its use; None if there is none."""
         self.clock += 1
         found = self._leases.get(key)
         if found is None:
@@ -155,7 +155,7 @@ class GraphStore:
         return found.item
 
     def peek(self, key: Hashable) -> Any:
-        """What is kept for ``key``, without using it; None if nothing is."""
+        """Return the item for ``key`` without crediting a use; None if there is none."""
         found = self._leases.get(key)
         return None if found is None else found.item
 
@@ -167,14 +167,14 @@ class GraphStore:
         credit: float | None = None,
         calls: int = 1,
     ) -> bool:
-        """Return whether there is room for something new; what has less credit leaves for it.
+        """Return whether there is room for a new item; items with less credit are removed for it.
 
         Args:
-            key: of what is new.
-            pool: the pool that it is to share memory with.
+            key: the key of the new item.
+            pool: the pool that the item is to share memory with.
             weight: its bytes.
-            credit: ms that it would have saved; None where calls are counted instead.
-            calls: how many calls wanted it since it was asked for last.
+            credit: the ms that it would have saved; None if calls are counted instead.
+            calls: the number of calls that wanted it since the last request.
         """
         weight = weight or Weight()
         needed = weight.own + weight.shared + weight.buffers
@@ -199,7 +199,7 @@ class GraphStore:
         return gone is not None
 
     def _asked(self, key: Hashable, calls: int) -> float:
-        """Count calls that want something; return its credit, 0 until enough calls have."""
+        """Count calls that want an item, and return its credit; 0 until enough calls have."""
         found = self._wanted.setdefault(key, Credit())
         self._wanted.move_to_end(key)
         while len(self._wanted) > _REMEMBERED * self._limit:
@@ -220,7 +220,7 @@ class GraphStore:
         leave: Callable[[], object] | None = None,
         evicted: Callable[[], object] | None = None,
     ) -> Lease:
-        """Keeps something that was admitted, in place of what was kept for the key."""
+        """Store an admitted item in place of the former item of its key, and return its lease."""
         self._remove(key)
         wanted = self._wanted.pop(key, None) or Credit()
         lease = Lease(item, program, pool, weight or Weight(), wanted, buffers, leave, evicted)
@@ -229,24 +229,24 @@ class GraphStore:
         return lease
 
     def remove(self, key: Hashable) -> None:
-        """Lets something go, if it is kept."""
+        """Remove the item of a key, if there is one."""
         self._remove(key)
 
     def drop(self, program: int) -> None:
-        """Lets go of everything of one program."""
+        """Remove all items of one program."""
         for key in [key for key, each in self._all().items() if each.program == program]:
             self._remove(key)
 
     def of(self, program: int) -> list[Any]:
-        """What is kept of one program, oldest first."""
+        """Return the items of one program, oldest first."""
         return [each.item for each in self._all().values() if each.program == program]
 
     def bytes(self) -> int:
-        """The bytes of all that is kept: what each has for itself, and for each pool the most that one shares."""
+        """Return the bytes of all items: each item's own memory, and for each pool the most that one item shares."""
         return self._bytes({}, 0)
 
     def clear(self) -> None:
-        """Forgets everything, the pools, and what the calls took."""
+        """Remove all items, the pools, and the record of times."""
         for key in self._all():
             self._remove(key)
         self._wanted.clear()
@@ -257,7 +257,7 @@ class GraphStore:
         return len(self._leases)
 
     def _all(self) -> dict[Hashable, Lease]:
-        """What is kept, copied at once: an entry whose objects die lets go of its own at any moment."""
+        """Return a copy of all leases: an entry whose objects die may remove its own at any moment."""
         return self._leases.copy()
 
     def _fits(self, pool: int, weight: Weight, without: frozenset[Hashable] = frozenset()) -> bool:

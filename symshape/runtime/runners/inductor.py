@@ -1,4 +1,4 @@
-"""Runs a program through Inductor: one artefact for as many sizes as Inductor's own guards allow."""
+"""The Inductor runner: one artefact for as many sizes as Inductor's own guards allow."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from symshape.runtime.runners.protocol import Runner, Unfit
 
 
 class InductorRunner:
-    """Runs a program through Inductor, compiled when first called.
+    """A runner that executes a program compiled by Inductor, at its first call.
 
     Attributes:
-        artefacts: what was compiled.
+        artefacts: the compilations.
 
     Raises:
         Unfit: the program reads data on the host, runs functions or switches gradients inside.
@@ -42,23 +42,23 @@ class InductorRunner:
         self.artefacts = Artefacts(graph, program.call.paths, program.slots, _failed)
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """The flat outputs of one call."""
+        """Return the flat outputs of one call."""
         artefact = None if is_transformed() else self.artefacts.get(leaves, values)
         return self._eager(leaves, values) if artefact is None else self.artefacts.run(artefact, leaves)
 
     def rebound(self, program: Program, eager: Runner) -> InductorRunner:
-        """The same code for a program that differs from this one's in nothing but the tensors outside its arguments."""
+        """Return a runner with the same code for a program that differs only in the tensors outside its arguments."""
         made = copy.copy(self)
         made._eager = eager.run
         made.artefacts = self.artefacts.rebound(program.graph)
         return made
 
     def release(self) -> None:
-        """Forgets what was compiled and compiles no more."""
+        """Drop the compilations and compile no more."""
         self.artefacts.release()
 
     def describe(self) -> str:
-        """How many artefacts there are for the program."""
+        """Return the runner's name and its number of artefacts."""
         return f"inductor, {len(self.artefacts)} artefacts"
 
 

@@ -1,8 +1,8 @@
-"""Inductor's code for one graph: compiled, as bytes that another process loads, and loaded.  Torch's private names.
+"""Inductor's code for one graph: compiled, serialized for another process, and loaded, by torch's private names.
 
-They were read on 2.11 and 2.13 and run on 2.13.  Bytes are a pickle of AOTAutograd's own saved form, with Inductor's
-Python source and C++ or Triton in it: to load them is to run code, so load only what you, or who you trust, wrote.
-Inductor keeps the built kernels in its own folder of caches (TORCHINDUCTOR_CACHE_DIR); without it they are built again.
+The names were read on 2.11 and 2.13 and run on 2.13.  The bytes are a pickle of AOTAutograd's own saved form, with
+Inductor's Python source and C++ or Triton in it: to load them is to run code, so load only trusted bytes.  Inductor
+stores the built kernels in its own cache folder (TORCHINDUCTOR_CACHE_DIR); without it they are built again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import torch
 from symshape.tracing.lifting import outside_modes
 
 Code = Callable[..., Any]
-"""On tensors and integers in order; answers the flat list of outputs."""
+"""Runs on tensors and integers in order, and returns the flat list of outputs."""
 
 _ALIKE = {"fallback_random": True}
-"""Random numbers come from eager's kernels: Inductor's own draw others from the same seed."""
+"""Inductor's options for eager's random numbers: its own kernels draw others from the same seed."""
 
 NO_OPTIONS: Mapping[str, Any] = {}
 
@@ -34,10 +34,10 @@ NO_OPTIONS: Mapping[str, Any] = {}
 def compiled(
     module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any, options: Mapping[str, Any] = NO_OPTIONS
 ) -> Code:
-    """What Inductor makes of a graph with these fake inputs of ``mode`` and these options, whatever caches hold.
+    """Compile a graph with Inductor for these fake inputs of ``mode`` and these options, without caches.
 
-    An artefact from a cache comes without what it assumed of the sizes, which ``mode.shape_env`` is asked for later:
-    torch's caches add only what is about integers that are inputs of their own (seen on 2.13).
+    An artefact from a cache lacks its assumptions about sizes, which ``mode.shape_env`` is asked for later: torch's
+    caches restore only assumptions on integers that are inputs themselves (seen on 2.13).
     """
     with _compiling(mode, {**options, "force_disable_caches": True}) as compile_fx:
         return compile_fx(module, inputs)  # type: ignore[no-any-return]
@@ -46,12 +46,12 @@ def compiled(
 def compiled_to_keep(
     module: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any, options: Mapping[str, Any] = NO_OPTIONS
 ) -> tuple[Code, bytes | None]:
-    """The same, its backward pass too, and as bytes; None where torch cannot write them."""
+    """Compile like :func:`compiled`, with the backward pass; return the code and its bytes, if serializable."""
     import torch.compiler.config
 
     from symshape.torch_internals import inductor_config
 
-    # AOTAutograd writes only what it would cache.  Under a name of its own nothing is found in a cache.
+    # AOTAutograd serializes only cacheable code.  The unique tag keeps it from finding an entry in a cache.
     named = {"cache_key_tag": f"symshape {secrets.token_hex(16)}", "force_disable_caches": False}
     whole = {
         "enable_autograd_cache": True,
@@ -65,16 +65,16 @@ def compiled_to_keep(
         write = getattr(code, "serialize", None)
         content = None
         if write is not None:
-            with contextlib.suppress(Exception):  # whatever does not go into a pickle
+            with contextlib.suppress(Exception):  # the code may hold something that cannot be pickled
                 content = pickle.dumps(write())
                 _without_copy(content)
     return code, content
 
 
 def _without_copy(content: bytes) -> None:
-    """Removes AOTAutograd's own file of it, in torch's folder of caches: nobody looks for a key that is used once.
+    """Delete AOTAutograd's own cache file of these bytes, whose key is used only once.
 
-    The file is called by the digest of what is in it, so that no other one is meant.
+    The file's name is the digest of its content, so no other file is deleted.
     """
     folder = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", os.devnull), "aotautograd")  # torch sets it
     name = base64.b32encode(hashlib.sha256(content).digest())[:51].decode().lower()
@@ -84,7 +84,7 @@ def _without_copy(content: bytes) -> None:
 
 
 def loaded(content: bytes) -> Code:
-    """What :func:`compiled_to_keep` wrote, in another process.  Runs code that is in it."""
+    """Load the bytes that :func:`compiled_to_keep` wrote, in another process.  This runs code in them."""
     from torch._functorch._aot_autograd.aot_autograd_result import deserialize_bundled_cache_entry
 
     from symshape.torch_internals import inductor_config
@@ -94,12 +94,12 @@ def loaded(content: bytes) -> Code:
 
 
 def prepare_to_load() -> None:
-    """Imports what loading needs, which takes longer than loading (a second or so)."""
+    """Import the modules that loading needs, which takes longer than loading (a second or so)."""
     import symshape.torch_internals.inductor  # noqa: F401
 
 
 def made_for() -> str:
-    """On what code depends beside its graph, its inputs and torch's version: a digest of flags and threads."""
+    """Return a digest of the flags and threads that code depends on, besides graph, inputs and torch's version."""
     from symshape.torch_internals import inductor_config
 
     matmul = torch.backends.cuda.matmul
@@ -120,6 +120,6 @@ def _compiling(mode: Any, options: dict[str, Any]) -> Any:
     from symshape.torch_internals.inductor import compile_fx
 
     context: AbstractContextManager[Any] = tracing(TracingContext(mode))
-    # Outside of modes: torch's own runtime has one of its own around the first call of a graph (2.11).
+    # Outside of modes: torch's runtime enters a mode of its own around the first call of a graph (2.11).
     with outside_modes(), context, inductor_config.inductor.patch({**_ALIKE, **options}):
         yield compile_fx

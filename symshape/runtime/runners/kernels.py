@@ -27,15 +27,15 @@ from symshape.runtime.runners.inductor_code import prepare_to_load
 
 __all__ = ["Compiled", "Kernels"]
 
-_MAX_TEMPLATES = 4
-_ENOUGH = 3  # buckets, after which the next ones are taken to be alike
+_MAX_TEMPLATES = 4  # forms of padded programs
+_ENOUGH = 3  # buckets whose agreement decides for the next ones
 _MAX_ARTEFACTS = 3  # of a template: a compilation takes as long as thousands of calls
 _OPTIONS = {"shape_padding": False}
-"""Inductor's own alignment of products is left out: ours is there, and its timing splits sizes among artefacts."""
+"""Inductor's options: without its own padding of products, as inputs are aligned here and its timing splits sizes."""
 
 
 class Compiled:
-    """A padded program compiled by Inductor, for one bucket: call it to run it on the bucket's buffers."""
+    """A padded program compiled by Inductor, for one bucket: a call runs it on the bucket's buffers."""
 
     def __init__(self, artefacts: Artefacts, artefact: Artefact, leaves: Sequence[Any]) -> None:
         self._artefacts = artefacts
@@ -43,24 +43,24 @@ class Compiled:
         self._leaves = leaves
 
     def __call__(self) -> list[torch.Tensor]:
-        """Runs it."""
+        """Run the program and return its tensors."""
         return self._artefacts.run(self._artefact, self._leaves)
 
 
 class Kernels:
-    """What Inductor made of the padded programs of one traced program.
+    """Inductor's compilations of the padded programs of one traced program.
 
-    Nothing is compiled in a thread (:mod:`symshape.runtime.runners.compile_process` says why): whoever asks waits, or
-    another process compiles, one thing after the other, and its code is taken in by the next call.
+    Nothing is compiled in a thread (:mod:`symshape.runtime.runners.compile_process` says why).  Either the caller
+    waits, or another process compiles one program after the other, and the next call loads its code.
 
     Args:
-        pad: makes the padded program of a region, equal parts apart.
-        in_calls: whether calls compile; else :meth:`waiting` does, and calls take what is there.
-        process: compiles beside calls; None where nothing does.
+        pad: makes the padded program of a region, without sharing equal parts.
+        in_calls: whether calls compile; else :meth:`waiting` does, and calls use the existing code.
+        process: compiles beside calls; None if no process does.
 
     Attributes:
-        reason: why a program runs eager's kernels for good, the first time that this was so; empty where none does.
-        shelf: where what is compiled is kept between processes; None for nowhere.
+        reason: why a program runs eager's kernels for good, the first time that happened; else empty.
+        shelf: the store of compilations between processes; None for no store.
     """
 
     def __init__(self, pad: Pad, in_calls: bool = True, process: CompileProcess | None = None) -> None:
@@ -74,7 +74,7 @@ class Kernels:
         self._lock = forks.lock()
         self._answers = 0
         self._answered: tuple[Artefacts, tuple[int, ...], Answer, float] | None = None
-        self._idle = threading.Event()  # nothing is being compiled beside calls
+        self._idle = threading.Event()  # set while no other process compiles
         self._idle.set()
         self._asker = 0  # the process that asked for something last
         self.reason = ""
@@ -82,11 +82,11 @@ class Kernels:
 
     @property
     def state(self) -> int:
-        """Another number when more may be had than before."""
+        """A number that changes when more compiled programs may be available than before."""
         return -1 if self._closed else 2 * (len(self._templates) + len(self) + self._answers) + self._compiles
 
     def due(self, seen: int | None) -> bool:
-        """Whether it is time to ask for a compiled program; ``seen``: the state at the last question."""
+        """Return whether it is time to ask for a compiled program; ``seen``: the state at the last request."""
         if self._closed or seen == self.state:
             return False
         if self._compiles or len(self) > 0:
@@ -95,23 +95,23 @@ class Kernels:
 
     @property
     def patient(self) -> bool:
-        """Whether what is there is worth a capture to those alone whose calls have lost without it what that takes."""
+        """Return whether a capture must pay: only buckets that have lost its cost without it make one."""
         there = len(self) > 0 or self._answered is not None
         return self._process is not None and there and not (self._compiles or self._settles)
 
     def chosen(self, kernels: str) -> None:
-        """Is told whose kernels were faster in a bucket."""
+        """Record whose kernels were faster in a bucket."""
         self._choices[kernels] += 1
 
     @property
     def trusted(self) -> bool:
-        """Whether Inductor's kernels were faster in each of several buckets: calls that never wait time no others."""
+        """Return whether Inductor's kernels were faster in every one of several buckets, so that no other is timed."""
         known = self._process is not None and not self._closed and len(self) > 0
         return known and not self._choices["eager"] and self._choices["inductor"] >= _ENOUGH
 
     @contextmanager
     def settling(self) -> Iterator[None]:
-        """Inside, nobody has to be patient."""
+        """Let captures be made without having to pay (see :attr:`patient`) inside the context."""
         with self._lock:
             outer, self._settles = self._settles, True
             try:
@@ -121,16 +121,16 @@ class Kernels:
 
     @property
     def pending(self) -> bool:
-        """Whether something is being compiled beside calls; not what the parent of a fork had asked for."""
+        """Return whether another process is compiling; requests of the parent of a fork do not count."""
         return not self._idle.is_set() and self._asker == os.getpid()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Waits until nothing is being compiled beside calls; whether that is so."""
+        """Wait until no other process compiles; return whether that is so."""
         return not self.pending or self._idle.wait(seconds)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside, what is asked for is compiled."""
+        """Compile requested programs inside the context, while the caller waits."""
         with self._lock:
             outer, self._compiles = self._compiles, True
             try:
@@ -139,12 +139,12 @@ class Kernels:
                 self._compiles = outer
 
     def place(self, padded: PaddedGraph) -> Artefacts | None:
-        """Where a bucket's program is to be found, once compiled; None where its form forbids it, or nobody asked."""
+        """Return the artefacts of a bucket's program; None if its form forbids compilation, or it was not requested."""
         with self._lock:
             return self._artefacts(padded)
 
     def compiled(self, place: Artefacts, buffers: Sequence[torch.Tensor], sizes: torch.Tensor) -> Compiled | None:
-        """A bucket's program, compiled; None where it is not ready, or Inductor forbids it."""
+        """Return a bucket's compiled program; None if it is not ready, or Inductor cannot compile it."""
         leaves = [*buffers, sizes] if sizes.numel() else list(buffers)
         values = tuple(size for tensor in leaves for size in tensor.size())
         with self._lock:
@@ -157,17 +157,17 @@ class Kernels:
             return None if artefact is None else Compiled(place, artefact, leaves)
 
     def _shelved(self, place: Artefacts, leaves: Sequence[Any], shelf: Shelf) -> bool:
-        """Gives a program its part of the shelf; false where it is none that could be compiled."""
+        """Give a program its part of the store; return False if the program cannot be compiled."""
         try:
             place.shelf = shelf.part(f"padded {place.request(leaves).digest()}")
-        except Exception as error:  # whatever FX may raise: eager's kernels serve
+        except Exception as error:  # FX may raise anything: eager's kernels serve
             pass_on(error)
             self.fail(error)
             return False
         return True
 
     def _there(self, place: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> Artefact | None:
-        """What nobody has to wait for; what is not there is asked for, if somebody compiles beside calls."""
+        """Return code that exists already; if there is none, ask the compiling process for it and return None."""
         found = place.known(values)
         if found is None and self._process is not None:
             found = place.kept(values)
@@ -176,7 +176,7 @@ class Kernels:
         return found
 
     def _ask(self, place: Artefacts, leaves: Sequence[Any], values: tuple[int, ...]) -> None:
-        """Has another process compile a program."""
+        """Ask the compiling process for a program."""
         if self._process is None or self._closed:
             return
         prepare_to_load()
@@ -191,7 +191,7 @@ class Kernels:
         self._asker = os.getpid()
         try:
             self._process.ask(place.request(leaves), told)
-        except Exception as error:  # whatever FX may raise, too: eager's kernels serve
+        except Exception as error:  # FX, too, may raise anything: eager's kernels serve
             self._idle.set()
             pass_on(error)
             self._only_waiting(
@@ -199,7 +199,7 @@ class Kernels:
             )
 
     def _take_in(self) -> None:
-        """Loads what another process compiled."""
+        """Load the code that the compiling process has sent."""
         answered, self._answered = self._answered, None
         if answered is None or self._closed:
             return
@@ -209,19 +209,19 @@ class Kernels:
             return
         try:
             place.take(Saved(answer.assumed, values, answer.content))
-        except Exception as error:  # whatever torch may raise: the buckets run eager's kernels
+        except Exception as error:  # torch may raise anything: the buckets run eager's kernels
             pass_on(error)
             self._only_waiting(f"{type(error).__name__}: {error}")
             return
         events.emit(events.CompiledBeside(time.perf_counter() - began))
 
     def _only_waiting(self, reason: str) -> None:
-        """From now on nothing is compiled beside calls."""
+        """Stop using the compiling process, for this reason."""
         self._process = None
         self._tell(reason)
 
     def fail(self, error: Exception) -> None:
-        """Compiles no more: what was compiled cannot be run."""
+        """Compile no more: compiled code cannot be run."""
         self._closed = True
         self._tell(f"{type(error).__name__}: {error}")
 
@@ -230,7 +230,7 @@ class Kernels:
         events.emit(events.RunnerFallback("inductor's kernels", "eager's kernels", reason))
 
     def release(self) -> None:
-        """Forgets what was compiled and compiles no more."""
+        """Drop the compilations and compile no more."""
         with self._lock:
             self._closed = True
             for _, artefacts in self._templates:
@@ -266,7 +266,7 @@ class Kernels:
         return found
 
     def _apart(self, padded: PaddedGraph) -> PaddedGraph | None:
-        """A bucket's program once more, equal parts apart; None where it takes or gives something else."""
+        """Pad a bucket's program again without sharing equal parts; None if its inputs or outputs then differ."""
         region = padded.region
         own = self._pad(Region(region.given, region.exact, region.caps))
         places = [[place for place, _ in each.outputs.values()] for each in (own, padded)]

@@ -1,6 +1,6 @@
-"""From a call to the launch of its graph in one pass of C++, where that was built.
+"""The launch of a call's graph in one pass of C++, where that was built.
 
-:mod:`symshape.native` finds or compiles it (``compiled_launch.cpp``).  Without it, and for calls out of the ordinary,
+:mod:`symshape.native` finds or compiles it (``compiled_launch.cpp``).  Without it, and for unusual calls,
 ``Bucket.call`` and ``CudaGraphRunner.run`` do the same step by step.
 """
 
@@ -19,13 +19,13 @@ from symshape.runtime.runners.true_sizes import TrueSizes
 __all__ = ["Launch", "launcher"]
 
 Launch = Callable[[Sequence[Any], tuple[int, ...]], list[Any] | None]
-"""``launch(leaves, numbers)``: the flat results of a call; None, with nothing done, where Python's way is to serve."""
+"""``launch(leaves, numbers)``: returns the flat results of a call; None, with nothing done, if Python must serve it."""
 
 
 _COMPILED: Any = load("symshape.runtime.runners.compiled_launch")
 LAUNCH: Any = getattr(_COMPILED, "Launch", None)
 COPIES: Any = getattr(_COMPILED, "Copies", None)
-"""The classes in C++; None where they were not built for this torch."""
+"""The classes in C++; None if they were not built for this torch."""
 
 
 def launcher(
@@ -41,20 +41,20 @@ def launcher(
     stays: Sequence[tuple[int, int]] = (),
     splits: Sequence[Apart | None] = (),
 ) -> Any:
-    """The :data:`Launch` of a graph; None where C++ was not built, or the graph is none for it.
+    """Return the :data:`Launch` of a graph; None if C++ was not built, or cannot launch this graph.
 
     Args:
         replay: runs the graph.
-        tensors: what it computes; empty where each replay answers other ones.
+        tensors: the tensors that the graph computes; empty if each replay returns other ones.
         inputs: positions among the leaves, each with the buffer that the leaf is copied to.
-        lifted: parameters and buffers, which the graph reads where they are.
-        results: what becomes of each.
-        true_sizes: what the graph reads besides.
-        worth: after so many calls in a row at the same addresses one call is left to Python; 0 for never.
-        device: where copies may gain by wider elements; None where they are made as they are.
-        copies: those that the graph can make itself (``copies_inside.py``); ``replay`` leaves them as they are.
-        stays: positions among the leaves, each with the address where the graph reads that leaf: it serves no others.
-        splits: of each input, how its dimensions are made of several sizes; None where none is.
+        lifted: parameters and buffers, which the graph reads in place.
+        results: how each result is made.
+        true_sizes: the true sizes that the graph reads; None if it reads none.
+        worth: after so many successive calls at the same addresses one call is left to Python; 0 for never.
+        device: the device whose copies may be faster with wider elements; None to copy without widening.
+        copies: the copies that the graph can make itself (``copies_inside.py``); ``replay`` does not make them.
+        stays: positions among the leaves, each with the only address at which the graph reads that leaf.
+        splits: for each input, how its dimensions are products of several sizes; None if none is.
     """
     if LAUNCH is None:
         return None
@@ -68,5 +68,5 @@ def launcher(
             *(true_sizes, each, places),
             *(tuple(lifted), replay, tuple(tensors), tuple(results), worth, least, copies),
         )
-    except (TypeError, RuntimeError):  # what is computed is no tensor, or has no memory of its own
+    except (TypeError, RuntimeError):  # a result is no tensor, or has no memory of its own
         return None

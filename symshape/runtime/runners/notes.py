@@ -1,4 +1,4 @@
-"""How what runs a program tells what happens to it: to the history of the compiled function, or to nobody."""
+"""The callbacks by which runners record events in the history of their compiled function, or drop them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class Note(Protocol):
-    """Tells a history of something that happened to one entry; kinds are those of ``runtime.history.Moment``."""
+    """A callback that records an event of one entry; the kinds are those of ``runtime.history.Moment``."""
 
     def __call__(
         self,
@@ -17,8 +17,8 @@ class Note(Protocol):
         text: str = ...,
         milliseconds: float | None = ...,
     ) -> None:
-        """It happened now."""
+        """Record an event that happens now."""
 
 
 def silent(kind: str, **_: Any) -> None:
-    """A note that nobody reads."""
+    """Drop an event."""

@@ -1,4 +1,4 @@
-"""Whether what a program writes could be seen through another tensor: then copies of its inputs are no good."""
+"""The check whether memory that a program writes is shared with another tensor, so that copies would be wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["may_overlap", "overlap", "overlaps_itself"]
 
 
 def overlap(inputs: Iterable[tuple[torch.Tensor, bool]], others: Iterable[torch.Tensor]) -> bool:
-    """Whether an input that is written may share elements with another input, with itself, or with other tensors.
+    """Return whether a written input may share elements with another input, with itself, or with other tensors.
 
     Args:
         inputs: the tensors of a call, and whether each is written.
@@ -31,7 +31,7 @@ def overlap(inputs: Iterable[tuple[torch.Tensor, bool]], others: Iterable[torch.
 
 
 def may_overlap(inputs: Sequence[tuple[torch.Tensor, bool]]) -> bool:
-    """Return what :func:`overlap` does without other tensors; quicker where no two inputs share a storage."""
+    """Return :func:`overlap` of these inputs without other tensors; faster if no two inputs share a storage."""
     ranges: list[tuple[int, int, bool]] = []
     for tensor, written in inputs:
         if written and operators.may_overlap_itself(tensor) and overlaps_itself(tensor):
@@ -43,9 +43,9 @@ def may_overlap(inputs: Sequence[tuple[torch.Tensor, bool]]) -> bool:
 
 
 def _meet(ranges: list[tuple[int, int, bool]]) -> bool:
-    """Return whether one of these ranges of bytes that is written has bytes in common with another one."""
+    """Return whether a written range of bytes has bytes in common with another range."""
     last = written_until = 0
-    for start, end, written in sorted(ranges):  # whatever the storage: arrays of NumPy's may be parts of another one
+    for start, end, written in sorted(ranges):  # across storages: NumPy arrays may be parts of others
         if start < end and (start < written_until or (written and start < last)):
             return True
         last = max(last, end)
@@ -54,7 +54,7 @@ def _meet(ranges: list[tuple[int, int, bool]]) -> bool:
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether two elements of a tensor may share memory.
+    """Return whether two elements of a tensor may share memory.
 
     >>> overlaps_itself(torch.zeros(4, 6)[:, ::2]), overlaps_itself(torch.zeros(1, 6).expand(4, 6))
     (False, True)
@@ -69,5 +69,5 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
 
 
 def _reach(tensor: torch.Tensor) -> int:
-    """How far the last element lies behind the first, in elements."""
+    """Return the distance from a tensor's first to its last element, in elements."""
     return sum(stride * (size - 1) for stride, size in zip(tensor.stride(), tensor.size(), strict=True))

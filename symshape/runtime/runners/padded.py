@@ -1,4 +1,4 @@
-"""One program for a range of sizes: inputs are copied into buffers at their capacities, sizes beside them.
+"""The padded runner: one program for a range of sizes, on buffers with the inputs at their capacities and true sizes.
 
 Each call runs the same padded program on the same buffers and copies the valid part of its results out: on the CPU op
 by op, on CUDA as one CUDA graph for each bucket, all of them from one memory pool.
@@ -47,13 +47,13 @@ from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 
 @attrs.frozen
 class Warmed:
-    """What came of making a bucket before it was needed.
+    """The result of making a bucket before it is needed.
 
     Attributes:
-        sizes: up to which it serves; symbols that an op refuses have this value.
-        milliseconds: how long making and capturing it took.
-        bytes: what it takes: measured where there is a device, else counted.
-        reason: why there is none; empty where there is one.
+        sizes: the sizes up to which the bucket serves; symbols that an op refuses have exactly this value.
+        milliseconds: how long making and capturing took.
+        bytes: the bucket's bytes: measured on a device, else counted.
+        reason: why there is no bucket; empty if there is one.
     """
 
     sizes: Mapping[str, int]
@@ -63,25 +63,26 @@ class Warmed:
 
     @property
     def ready(self) -> bool:
-        """Whether there is one."""
+        """Return whether there is a bucket."""
         return not self.reason
 
 
 class PaddedRunner:
-    """Runs a program through padded programs, one for each bucket of sizes.
+    """A runner with one padded program for each bucket of sizes.
 
     Args:
-        program: what is to be run.
-        eager: serves what no bucket can.
-        store: where the buckets of the compiled function are kept.
-        options: how results are answered.
+        program: the program to run.
+        eager: serves calls that no bucket can.
+        store: stores the buckets of the compiled function.
+        options: the options, for example whether results are lent.
         where_it_pays: whether buckets are made and used as the ledger decides; else each call has one.
-        otherwise: serves where no size can be padded; eager by default.
-        note: tells the history of the compiled function what happens.
-        cut: takes the program to pieces around an op that cannot be captured; None for a program that stays whole.
+        otherwise: serves if no size can be padded; eager by default.
+        note: records events in the history of the compiled function.
+        cut: splits the program into pieces around an op that cannot be captured; None for a program that is never
+            split.
 
     Raises:
-        Unfit: the program cannot be run again and again on buffers, or has no size that can be padded.
+        Unfit: the program cannot be replayed on buffers, or has no size that can be padded.
     """
 
     def __init__(
@@ -132,11 +133,11 @@ class PaddedRunner:
         self._lock = store.lock
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """The flat outputs of one call."""
+        """Return the flat outputs of one call."""
         apart, serves = self._apart, self._eager
         if interpreters() is not None or forward_ad._current_level >= 0:  # ``is_transformed``, without a frame
             return serves(leaves, values)
-        if apart.spoilt and (self._on_cpu or not is_capturing()):  # to find out why, it records
+        if apart.spoilt and (self._on_cpu or not is_capturing()):  # finding the failed op needs a capture
             with self._lock:
                 apart.without_uncaptured(leaves, values)
         if apart.instead is not None:
@@ -152,7 +153,7 @@ class PaddedRunner:
                     instead = apart.without_refused(self._finder)
                     if instead is not None:
                         return instead.run(leaves, values)
-                if self._released:  # maybe just now: the objects of an entry may die at any moment
+                if self._released:  # perhaps just now: the objects of an entry may die at any moment
                     self._finder.clear()
                 elif found is None and chosen is not None and self._finder.pads():
                     serves = partial(chosen.run_eagerly, self._eager)
@@ -179,14 +180,14 @@ class PaddedRunner:
                     except (IndexError, RuntimeError) as error:
                         if bucket.wrote:
                             raise
-                        # eager refuses the data in its own words, or, for an empty result, does not look at it
+                        # eager raises its own error for the data, or accepts it: it ignores data of empty results
                         self._fell_back(f"for one call: {error}")
                     if chosen is not None:
                         chosen.broke_off()
         return serves(leaves, values)
 
     def _called(self, bucket: Bucket, placement: Placement, leaves: Sequence[Any]) -> list[Any]:
-        """The results of a padded call; the first few that capture nothing are timed for the ledger."""
+        """Return the results of a padded call; the first few calls without a capture are timed for the ledger."""
         inputs = [leaves[position] for position in self._positions]
         chosen = self._chosen
         if chosen is None or chosen.settled:
@@ -203,7 +204,7 @@ class PaddedRunner:
         return results
 
     def _overlap(self, leaves: Sequence[Any]) -> bool:
-        """Whether what the program writes could be seen through another tensor of this call."""
+        """Return whether memory that the program writes is shared with another tensor of this call."""
         found = overlap(((leaves[position], written) for position, written in self._writing), self._lifted)
         if found and not self._told:
             self._told = True
@@ -215,25 +216,25 @@ class PaddedRunner:
         self._note("ran op by op", text=reason)
 
     def _spoil(self, error: CaptureFailed) -> None:
-        """The program cannot be captured: it runs op by op, from the next call on in pieces, if there are any."""
+        """Give up capturing: the program runs op by op, and from the next call on in pieces if possible."""
         self.release()
         self._apart.spoil()
         self._fell_back(f"capture failed: {error}")
 
     @property
     def instead(self) -> Runner | None:
-        """What serves in its place, in pieces, since the whole cannot be captured or padded; None as long as it can."""
+        """The runner of the pieces, if the whole program cannot be captured or padded; else None."""
         return self._apart.instead
 
     def prefer(self, caps: Sequence[Mapping[str, int]]) -> None:
-        """From now on calls go to the smallest of these capacities that holds them, and to steps where none does."""
+        """Prefer the smallest of these capacities that holds a call, and steps where none does, from now on."""
         with self._lock:
             self._finder.prefer(caps)
             if self._chosen is not None:
                 self._chosen.clear()
 
     def warm_up(self, sizes: Mapping[str, int]) -> Warmed:
-        """Makes and captures the bucket for calls of these sizes, if there is room for it."""
+        """Make and capture the bucket for calls of these sizes, if there is room for it."""
         with self._lock:
             if self._released:
                 return Warmed(sizes, reason="the entry has left the cache")
@@ -250,18 +251,18 @@ class PaddedRunner:
             except CaptureFailed as error:
                 self._spoil(error)
                 return Warmed(sizes, reason=f"capture failed: {error}")
-            except (IndexError, RuntimeError) as error:  # of data that is all zeros: a call captures it
+            except (IndexError, RuntimeError) as error:  # an op refuses the zeros: a call captures instead
                 return Warmed(sizes, reason=f"left to the first call: {error}")
             caps = {**sizes, **bucket.made.caps}
             return Warmed(caps, (time.perf_counter() - start) * 1e3, bucket.bytes)
 
     def keep(self, shelf: Shelf | None) -> None:
-        """From now on what is compiled is kept between processes."""
+        """Store compilations for other processes from now on."""
         if self._kernels is not None:
             self._kernels.shelf = shelf
 
     def settle(self, until: float | None = None) -> bool:
-        """Waits until nothing is compiled beside calls, and captures what was; whether that is so by then.
+        """Wait until no other process compiles, and capture its code; return whether that was done in time.
 
         Args:
             until: how long to wait, as a time of ``time.monotonic``; None for as long as it takes.
@@ -277,7 +278,7 @@ class PaddedRunner:
                     except CaptureFailed as error:
                         self._fell_back(f"capture failed: {error}")
                     except (IndexError, RuntimeError):
-                        continue  # of data that is all zeros: a call captures it
+                        continue  # an op refuses the zeros: a call captures instead
             if not kernels.pending:
                 return True
             if not kernels.wait(None if until is None else max(0.0, until - time.monotonic())):
@@ -292,7 +293,7 @@ class PaddedRunner:
         return f"no room in the budget of {self._store.limit} graphs{memory}, or no memory"
 
     def release(self) -> None:
-        """Forgets the buckets and makes no more."""
+        """Drop the buckets and make no more."""
         with self._lock:
             self._released = True
             self._finder.clear()
@@ -304,7 +305,7 @@ class PaddedRunner:
                 self._kernels.release()
 
     def describe(self) -> str:
-        """How many buckets there are for the program, and whose kernels they run."""
+        """Return the number of buckets, and whose kernels they run."""
         if self.instead is not None:
             return self.instead.describe()
         kinds = [each.variants[0].kernels for each in self.buckets if each.variants]
@@ -315,12 +316,12 @@ class PaddedRunner:
         return f"padded, {len(self.buckets)} buckets{compiled}{f' ({said})' if said else ''}"
 
     def accounts(self) -> list[str]:
-        """What the ledger holds, for reports; empty where each call has a bucket."""
+        """Return the ledger's contents for a report; empty if each call has a bucket."""
         with self._lock:
             return [] if self._chosen is None else self._chosen.lines()
 
     def padding(self) -> PaddingReport:
-        """What came of each symbol, in the bucket with the most repairs."""
+        """Return how each symbol is padded in the bucket with the most repairs, or why it is not."""
         with self._lock:
             buckets = self.buckets
             if not buckets:
@@ -334,23 +335,23 @@ class PaddedRunner:
 
     @property
     def failures(self) -> int:
-        """How often a bucket was given up for lack of memory."""
+        """The number of buckets that were given up for lack of memory."""
         return self._finder.failures
 
     def served(self) -> dict[tuple[int, ...], Bucket]:
-        """The buckets that calls with these integers were last found to go to; others run op by op."""
+        """Return the bucket found last for each tuple of integers; other calls run op by op."""
         with self._lock:
             return (self._chosen or self._finder).served()
 
     @property
     def refusals(self) -> Mapping[str, Refusal]:
-        """Why symbols keep their exact value, as far as that is known."""
+        """The reasons why symbols keep their exact value, as far as known."""
         return self._finder.refusals
 
 
 def _kernels(program: Program, device: torch.device, options: Options) -> Kernels | None:
     if options.kernels == "eager" or program.graph.mutates_inputs or program.graph.uses_randomness:
-        return None  # what has effects is not run again and again to be timed
+        return None  # a program with effects must not be run repeatedly for timing
     aliased = aliased_storages(program.graph)
     process = shared if options.kernels == "background" else None
     return Kernels(
@@ -379,7 +380,7 @@ def _check_fit(program: Program, *, draws: bool) -> torch.device:
     read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
     read.update(values_in(graph.outputs), (each.value for each in graph.inputs))
     read.update(node.outputs[0] for node in graph.nodes if node.outputs and node.outputs[0] is not None)
-    devices = {value.spec.device for value in read - idle_random_states(graph.nodes)}  # what nobody reads lies anywhere
+    devices = {value.spec.device for value in read - idle_random_states(graph.nodes)}  # unread values do not count
     if len(devices) > 1:
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices)))}, not on one device")
     if not candidates(program):

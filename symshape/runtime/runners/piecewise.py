@@ -1,8 +1,8 @@
-"""A program in pieces: what can be recorded is, and what cannot be runs as it is, in between.
+"""A program in pieces: recordable pieces are recorded, and the ops between them run eagerly.
 
-An op that reads data on the host, draws random numbers, computes elsewhere or cannot be captured keeps nothing but
-itself from being recorded.  Each piece is a program of its own, with a runner of its own: where sizes come from data
-they are arguments to the pieces behind.
+An op that reads data on the host, draws random numbers, computes elsewhere or cannot be captured keeps only itself
+from being recorded.  Each piece is a program with its own runner.  Sizes that come from data are arguments to the
+pieces after them.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from symshape.tracing.traced_modes import lines_of
 __all__ = ["PiecewiseRunner", "Stage", "padded_parts", "parts_of"]
 
 Make = Callable[[Program], Runner]
-"""Makes the runner of a piece that is to be recorded.  Raises ``Unfit`` where it cannot be."""
+"""Makes the runner of a piece that is to be recorded.  Raises ``Unfit`` if the piece cannot be."""
 
 
 @attrs.frozen(eq=False)
 class Stage:
-    """A piece in its place.
+    """A piece in its place among the others.
 
     Attributes:
-        piece: which steps.
+        piece: the steps of the program.
         program: the piece as a program.
-        runner: what serves it; None where it runs as it is.
-        reasons: why it runs as it is, with the user's lines; nothing for what makes the results.
-        run: runs it.
-        leaves, values: where the tensors and the integers that it is given are held.
+        runner: the piece's runner; None if the piece runs eagerly.
+        reasons: why the piece runs eagerly, with the user's lines; empty for the last stage, which makes the results.
+        run: runs the piece.
+        leaves, values: where its tensor and integer arguments are held.
         gives: where its results are held.
-        drops: what nobody needs after it.
+        drops: where values are held that no later stage needs.
     """
 
     piece: Piece
@@ -58,20 +58,20 @@ class Stage:
 
 
 class PiecewiseRunner:
-    """Runs a program piece by piece.
+    """A runner that executes a program piece by piece.
 
     Args:
-        program: what is to be run.
+        program: the program to run.
         make: makes the runners of the pieces that are recorded.
-        draws: whether these may draw random numbers.
-        left: what is left out of them besides what can never be recorded.
+        draws: whether recorded pieces may draw random numbers.
+        left: the ops to leave out of recorded pieces, besides ops that can never be recorded.
 
     Attributes:
         stages: the pieces in order; the last has no steps and makes the results.
-        on_release: called once, when it lets go of them.
+        on_release: called once, when the pieces are released.
 
     Raises:
-        Unfit: there is nothing in it that can be recorded.
+        Unfit: nothing in the program can be recorded.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class PiecewiseRunner:
             raise Unfit("none of its pieces can be recorded")
 
     def _held(self, parts: Sequence[Part]) -> dict[Value | str, int]:
-        """Where what is known in the course of a call is held: inputs, integers, constants, results of pieces."""
+        """Return the index at which each value of a call is held: inputs, integers, constants, results of pieces."""
         held: list[Value | str] = [each.value for each in self._program.graph.inputs]
         held += self._program.positions
         held += [each.value for each in self._constants]
         for part in parts:
             held += part.subgraph.gives
-        return {each: place for place, each in enumerate(dict.fromkeys(held))}  # a count may be given twice
+        return {each: place for place, each in enumerate(dict.fromkeys(held))}  # two pieces may give the same count
 
     def _stages(self, parts: Sequence[Part], make: Make) -> Iterator[Stage]:
         places = self._places
@@ -130,7 +130,7 @@ class PiecewiseRunner:
             )
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """The flat outputs of one call."""
+        """Return the flat outputs of one call."""
         held: list[Any] = [leaves[place] for place in self._inputs]
         held += [values[place] for place in self._numbers]
         held += [each.tensor.clone() for each in self._constants]
@@ -142,20 +142,20 @@ class PiecewiseRunner:
             except Exception as error:
                 self._tell(error, stage)
                 raise
-            for place, result in zip(stage.gives, results, strict=False):  # of the last stage they are the call's
+            for place, result in zip(stage.gives, results, strict=False):  # the last stage's are the call's results
                 held[place] = result
             for place in stage.drops:
                 held[place] = None
         return results
 
     def _tell(self, error: Exception, stage: Stage) -> None:
-        """Has an error be known as that of the program's own step."""
+        """Attribute an error of a stage to the step of the whole program."""
         failed = lines_of(stage.program.run).failed(error)
         if failed is not None:
             lines_of(self._program.run).tell(error, stage.piece.numbers[failed])
 
     def release(self) -> None:
-        """Lets go of what the pieces hold."""
+        """Release the pieces' runners."""
         for stage in self.stages:
             if stage.runner is not None:
                 stage.runner.release()
@@ -164,14 +164,14 @@ class PiecewiseRunner:
             done()
 
     def describe(self) -> str:
-        """How many pieces there are, what serves them, and what is in between."""
+        """Return the number of pieces, their runners, and what runs eagerly between them."""
         recorded = [stage for stage in self.stages if stage.runner is not None]
         between = [self._why(stage) for stage in self.stages if stage.reasons]
         served = "; ".join(stage.runner.describe() for stage in recorded if stage.runner is not None)
         return f"in {len(recorded) + len(between)} pieces ({served}; as they are: {', '.join(between)})"
 
     def _why(self, stage: Stage) -> str:
-        """What runs as it is in a piece, and why, in short: each op and reason once."""
+        """Return the ops of a stage that run eagerly, and why, each op and reason once."""
         steps = self._program.graph.steps
         said = dict.fromkeys(
             f"{name_of_step(steps[number])}, since {fault.reason}" for number, fault in stage.piece.faults
@@ -180,7 +180,7 @@ class PiecewiseRunner:
 
 
 def parts_of(runner: Runner, program: Program) -> Iterator[tuple[Program, PaddedRunner | tuple[str, ...]]]:
-    """What is padded of a program, all of it or pieces, each with its runner; and what is not, with the reasons."""
+    """Yield each part of a program with its padded runner, or with the reasons why it is not padded."""
     instead = runner.instead if isinstance(runner, (PaddedRunner, CudaGraphRunner)) else None
     if instead is not None:
         yield from parts_of(instead, program)
@@ -195,7 +195,7 @@ def parts_of(runner: Runner, program: Program) -> Iterator[tuple[Program, Padded
 
 
 def padded_parts(runner: Runner, program: Program) -> Iterator[tuple[Program, PaddedRunner]]:
-    """What is padded of a program: all of it, or pieces, each as a program with its runner."""
+    """Yield each padded part of a program, the whole or pieces, with its runner."""
     for part, found in parts_of(runner, program):
         if isinstance(found, PaddedRunner):
             yield part, found

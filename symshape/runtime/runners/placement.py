@@ -1,4 +1,4 @@
-"""Where a call of certain sizes goes in a bucket: made once for these sizes, as far as calls need it."""
+"""The placement of a call's sizes in a bucket, computed once for these sizes, as far as calls need it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["Placement"]
 
 @attrs.define(eq=False)
 class Placement:
-    """Where a call of certain sizes goes in a bucket.
+    """The placement of a call's sizes in a bucket.
 
     Attributes:
         values: the sizes of the call, by symbol.
-        numbers: what the bucket computes from them.
-        lend: how results are answered that are not copied.
-        fill: which share of the capacities the sizes are.
+        numbers: the integers that the bucket computes from the sizes.
+        lend: lends results instead of copying them; None to copy.
+        fill: the sizes' share of the capacities.
         inputs: the valid parts of the buffers; None before the first call that C++ does not serve.
-        memory: the memory that these are parts of.
+        memory: the memory whose parts ``inputs`` are.
         sizes: the true sizes that the program reads.
-        merged: by place of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
-        answer: makes the results; None before the first call, which makes it while the device is at work.
-        back: for each input that the program writes to, its place, and what writes its new elements from the tensors.
+        merged: by index of an input whose dimensions are products of sizes: its sizes, each a dimension of its own.
+        answer: makes the results; None before the first call, which makes it while the device works.
+        back: for each input that the program writes to, its index, and a function that writes its new elements.
     """
 
     values: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What a runner is: it executes one program, says what it is, and lets go of what it holds."""
+"""The protocol of runners: a runner executes one program, describes itself, and releases what it holds."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from symshape.runtime.pieces.faults import Left
 
 
 class Unfit(Exception):
-    """A program that a runner cannot serve, and why."""
+    """Raised for a program that a runner cannot serve, with the reason."""
 
 
 Cut = Callable[[Left], "Runner | None"]
-"""Makes a runner that records a program in pieces around what is left out; None where there is nothing to gain."""
+"""Makes a runner that records a program in pieces around the given ops; returns None if nothing is gained."""
 
 
 class Runner(Protocol):
-    """Executes one program.  Raises ``Unfit`` when it is made for a program that it cannot serve."""
+    """A runner executes one program.  Its constructor raises ``Unfit`` for a program that it cannot serve."""
 
     def run(self, leaves: Sequence[Any], values: Sequence[int], /) -> list[Any]:
-        """The flat outputs of one call.  Called by several threads at once, and by a late one even after a release."""
+        """Return the flat outputs of one call.  Several threads may call it at once, and even after a release."""
 
     def release(self) -> None:
-        """Lets go of what it holds (compiled code, device memory) and makes no more: late calls run op by op."""
+        """Release compiled code and device memory, and make no more: late calls run op by op."""
 
     def describe(self) -> str:
-        """What it is and holds, in a few words."""
+        """Return the runner's name and what it holds, in a few words."""

@@ -1,4 +1,4 @@
-"""Writes into parts of a call's arguments, from what a padded program answered: see ``rewrites`` of padding."""
+"""Writes into parts of a call's arguments, from a padded program's results: see ``rewrites`` of padding."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from symshape.runtime.padding.rewrites import Answered, Rewrite
 __all__ = ["Again", "copied_back", "rewriting"]
 
 Again = Callable[[torch.Tensor, Sequence[torch.Tensor]], object]
-"""``again(argument, tensors)`` writes into the argument of a call what the tensors of the padded program say."""
+"""``again(argument, tensors)`` writes results of the padded program (``tensors``) into an argument of the call."""
 _Prepared = Callable[[Sequence[int]], Callable[[Sequence[torch.Tensor]], Any]]
 
 
 def rewriting(rewrite: Rewrite, numbers: Numbers) -> Callable[[Sequence[int]], Again]:
-    """For the numbers of a call, what does this write again."""
+    """Return a function from the numbers of a call to the function that repeats a write on the call's argument."""
     views = [(op, _prepared(rest, numbers)) for op, rest in rewrite.views]
     args = _prepared(rewrite.args, numbers)
     names, named = list(rewrite.kwargs), _prepared(list(rewrite.kwargs.values()), numbers)
@@ -40,7 +40,7 @@ def rewriting(rewrite: Rewrite, numbers: Numbers) -> Callable[[Sequence[int]], A
 
 
 def _prepared(arg: Any, numbers: Numbers) -> _Prepared:
-    """An argument, for the numbers of a call and then for the tensors that the program answered."""
+    """Return a function that computes an argument, from the numbers of a call and then from the program's tensors."""
     if isinstance(arg, Answered):
         part, place = Part(arg.axes, numbers), arg.place
 
@@ -66,5 +66,5 @@ def _prepared(arg: Any, numbers: Numbers) -> _Prepared:
 def copied_back(
     narrow: Callable[[torch.Tensor], torch.Tensor], place: int, argument: torch.Tensor, tensors: Sequence[torch.Tensor]
 ) -> None:
-    """Writes the valid part of one of the tensors over an argument."""
+    """Copy the valid part of one of the tensors to an argument."""
     argument.copy_(narrow(tensors[place]))

@@ -1,7 +1,7 @@
-"""Runs a program op by op until it is worth preparing it once more: its parameters were exchanged a moment ago.
+"""A runner for a program whose parameters were just replaced: op by op until another preparation pays.
 
-What is captured or padded holds the parameters' very memory.  A function whose parameters are exchanged at each call
-would capture at each call; one whose parameters were exchanged once captures once more, some calls later.
+A captured or padded program holds the addresses of its parameters.  A function whose parameters are replaced at each
+call would capture at each call; one whose parameters were replaced once captures once more, some calls later.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from symshape import forks
 from symshape.runtime.runners.protocol import Runner
 
 SETTLED = 16
-"""Calls with the same parameters after which these are taken to stay."""
+"""The number of calls with the same parameters after which the parameters are taken to stay."""
 
 
 class SettlingRunner:
-    """Runs a program op by op for some calls, and then has another runner made, which serves from then on.
+    """A runner that executes some calls op by op, and then has another runner made, which serves from then on.
 
     Args:
-        eager: runs it op by op.
-        name: the runner that will be made.
+        eager: runs the program op by op.
+        name: the name of the runner that will be made.
         settled: makes that runner and puts it in this one's place; called once.
     """
 
@@ -32,7 +32,7 @@ class SettlingRunner:
         self._lock = forks.lock()
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """The flat outputs of one call."""
+        """Return the flat outputs of one call."""
         self._left -= 1
         if self._left <= 0:
             with self._lock:
@@ -42,10 +42,10 @@ class SettlingRunner:
         return self._eager.run(leaves, values)
 
     def release(self) -> None:
-        """Prepares nothing any more."""
+        """Cancel the making of the other runner."""
         with self._lock:
             self._settled = None
 
     def describe(self) -> str:
-        """What will serve."""
+        """Return which runner will serve, and when."""
         return f"eager, {self._name} again once its parameters stay"

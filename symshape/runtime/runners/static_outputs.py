@@ -1,7 +1,7 @@
-"""From the static memory of a captured graph to a call's own results: copies with the same sizes, strides and sharing.
+"""The results of a call, copied from a captured graph's static memory with the same sizes, strides and sharing.
 
-An output that is an input, or a view of one, is the same view of the call's own input; a parameter is itself.
-Everything else is copied out.  Outputs that share memory, and those that do not fill theirs (a slice, an expanded
+An output that is an input, or a view of one, is the same view of the call's own input; a parameter is returned itself.
+Everything else is copied out.  Outputs that share memory, and outputs that do not fill theirs (a slice, an expanded
 tensor), are views of one copy of that memory, as in eager.
 """
 
@@ -17,20 +17,20 @@ from symshape.runtime.padding.result_rows import Row, again, clone, known, leaf
 from symshape.runtime.runners.protocol import Unfit
 
 Answer = Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]
-"""``answer(leaves, copies)``: one output; ``copies`` are those of the shared memory of this call."""
+"""``answer(leaves, copies)`` returns one output; ``copies`` are this call's copies of shared memory."""
 
 
 class Outputs:
-    """Answers the flat outputs of a call after a replay.
+    """The flat outputs of a program; a call returns those of one replay.
 
     Args:
         flat: the program's outputs at capture, on static memory.
-        inputs: static input tensors by their position among the leaves.
+        inputs: the static input tensors by their position among the leaves.
         lifted: parameters and buffers, which are used in place.
-        detached: places of outputs that were detached.
+        detached: the indices of outputs that were detached.
 
     Raises:
-        Unfit: an output cannot be answered like this (a view of an input under another dtype).
+        Unfit: an output cannot be reproduced (a view of an input under another dtype).
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Outputs:
             else:
                 answer = self._plan(output, sharing, memories)
                 self._answers.append(partial(_cut, answer) if position in detached else answer)
-        self._flat = list(flat)  # alive, so that ids and memory stay theirs
+        self._flat = list(flat)  # kept alive, so that ids and memory are not reused
 
     def let_go_of_inputs(self) -> None:
-        """Forgets the input tensors, which are the caller's own.
+        """Drop the references to the input tensors, which are the caller's own.
 
         Raises:
             Unfit: an output is one of them, or a view of one.
@@ -71,7 +71,7 @@ class Outputs:
         self._inputs = {}
 
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
-        """The outputs of a call with these leaves."""
+        """Return the outputs of a call with these leaves."""
         copies = [memory.copy() for memory in self._memories]
         found = [answer(leaves, copies) for answer in self._answers]
         for position, original in self._repeated:
@@ -79,7 +79,7 @@ class Outputs:
         return found
 
     def rows(self) -> tuple[Row, ...] | None:
-        """What becomes of each output; None where one is a view of an input, or shares memory with another one."""
+        """Return how each output is made; None if one is a view of an input, or shares memory with another."""
         if self._memories:
             return None
         originals = dict(self._repeated)
@@ -127,7 +127,7 @@ class Outputs:
 
 
 class _Memory:
-    """Static memory that several outputs share, or that one does not fill: the part of it that they reach is copied."""
+    """Static memory that several outputs share, or that one does not fill; the part that they reach is copied."""
 
     def __init__(self, views: Sequence[torch.Tensor]) -> None:
         view = views[0]
@@ -138,7 +138,7 @@ class _Memory:
         self._static = view.as_strided((self._high - self._low,), (1,), self._low)
 
     def copy(self) -> torch.Tensor:
-        """A copy as large as the original, so that offsets stay what they are."""
+        """Return a copy as large as the original, in which offsets stay the same."""
         made = torch.empty(self._elements, dtype=self._static.dtype, device=self._static.device)
         made[self._low : self._high].copy_(self._static)
         return made
@@ -149,7 +149,7 @@ def _extent(tensor: torch.Tensor) -> int:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements fill their memory, each once."""
+    """Return whether a tensor's elements fill their memory, each exactly once."""
     return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 

@@ -1,4 +1,4 @@
-"""The true sizes of a call, where a padded program reads them: written by launches that nobody waits for."""
+"""The true sizes of a call on the device, read by a padded program and written without waiting."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import torch
 __all__ = ["TrueSizes"]
 
 
-_FEW = 3  # launches, which take as long as one of a list
+_FEW = 3  # separate launches that take as long as one launch for a list of tensors
 
 
 class TrueSizes:
-    """The sizes that a padded program reads; each call writes those that are not what the call before had.
+    """The true sizes that a padded program reads; each call writes the sizes that changed since the last call.
 
-    A few are filled in; many get what they differ by added, in one launch.  The numbers come with the launches: no
-    memory of the host has to stay as it is until the device has read it.
+    A few sizes are filled in; many are changed by one launch that adds the differences.  The numbers are arguments of
+    the launches, so no host memory has to stay unchanged until the device has read it.
 
     Args:
-        places: where they are among the numbers of a call.
-        device: which device reads them.
+        places: the indices of the sizes among the numbers of a call.
+        device: the device that reads them.
 
     Attributes:
-        places: where they are among the numbers of a call.
-        tensor: the sizes, as whatever runs on the device next will see them.
-        each: each of them, as a view of that.
-        held: what was written last; None while nobody knows.  (``compiled_launch.cpp`` reads and writes it, too.)
+        places: the indices of the sizes among the numbers of a call.
+        tensor: the sizes, as the next kernels on the device will see them.
+        each: each size, as a view of ``tensor``.
+        held: the sizes written last; None while unknown.  (``compiled_launch.cpp`` reads and writes it, too.)
 
     >>> sizes = TrueSizes((2, 0), torch.device("cpu"))
     >>> sizes.write(sizes.of((7, 8, 9)))
@@ -44,11 +44,11 @@ class TrueSizes:
         self.held: tuple[int, ...] | None = (0,) * len(places)
 
     def of(self, found: Sequence[int]) -> tuple[int, ...]:
-        """The sizes of a call with these numbers."""
+        """Return the true sizes of a call with these numbers."""
         return tuple([found[place] for place in self.places])
 
     def write(self, sizes: tuple[int, ...]) -> None:
-        """From now on the device reads these."""
+        """Write the sizes for the next kernels on the device."""
         held = self.held
         if sizes == held:
             return

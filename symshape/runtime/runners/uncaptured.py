@@ -1,4 +1,4 @@
-"""Which op of a program cannot be captured as part of a CUDA graph."""
+"""The search for the op of a program that cannot be captured in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["around_uncaptured", "uncaptured_op"]
 
 
 def uncaptured_op(program: Program, device: torch.device, leaves: Sequence[Any], values: Sequence[int]) -> str | None:
-    """The name of the first op that fails while a call is captured; None where none is known to.
+    """Return the name of the first op that fails during a capture; None if the op is unknown.
 
-    What is captured is not run, so nothing is changed by it.
+    Captured kernels are not run, so nothing is changed.
     """
     if device.type != "cuda":
         return None
@@ -40,6 +40,6 @@ def uncaptured_op(program: Program, device: torch.device, leaves: Sequence[Any],
 def around_uncaptured(
     cut: Cut | None, program: Program, device: torch.device, leaves: Sequence[Any], values: Sequence[int]
 ) -> Runner | None:
-    """What runs a program, whose capture failed in a call like this, in pieces around the op that is to blame."""
+    """Return a runner in pieces around the op that made a capture fail in such a call; None if there is none."""
     op = None if cut is None else uncaptured_op(program, device, leaves, values)
     return None if cut is None or op is None else cut({(op, ""): Fault("it could not be captured")})

@@ -1,7 +1,7 @@
-"""Tensors over the memory of a CUDA graph that do not keep it: what is captured later, from the same pool, may use it.
+"""Tensors over a CUDA graph's memory without ownership: later captures from the pool may reuse the memory.
 
-What a replay makes is copied out before another graph of its stream is replayed, so that the results of all buckets
-can lie in the same memory.  The pool itself stays as long as any of its graphs.
+Results of a replay are copied out before another graph of its stream is replayed, so the results of all buckets can
+use the same memory.  The pool itself lives as long as any of its graphs.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from symshape.torch_internals import cuda
 __all__ = ["addresses", "unowned"]
 
 _storage_at: Callable[[int, torch.device, int], Any] | None = cuda.storage_at
-"""A storage over memory that belongs to somebody else (2.11 to 2.13; CUDA graph trees of torch are made with it)."""
+"""Returns a storage over memory with another owner (2.11 to 2.13; torch's CUDA graph trees use it)."""
 
 
 def addresses(tensors: Sequence[torch.Tensor]) -> frozenset[int]:
-    """Where the memory of tensors begins."""
+    """Return the addresses of the tensors' storages."""
     return frozenset(each.untyped_storage().data_ptr() for each in tensors)
 
 
 def unowned(tensors: Sequence[torch.Tensor], before: Collection[int]) -> list[torch.Tensor]:
-    """The same tensors, but for those whose memory came from the pool of a capture: these do not keep it.
+    """Return the same tensors; those with memory from a capture's pool are replaced by tensors that do not own it.
 
     Args:
-        tensors: what was made while a graph was captured.
-        before: :func:`addresses` of what the same program made a moment before, outside of a capture: what begins at
-            one of them (an argument, a parameter, a constant) is no memory of the pool.
+        tensors: the results of a function during its capture.
+        before: :func:`addresses` of the results of the same function just before, outside a capture: memory at one of
+            them (an argument, a parameter, a constant) is not from the pool.
     """
     made: dict[int, Any] = {}
     found = []

@@ -1,4 +1,4 @@
-"""Ways to run one program on the same memory, and which of them is the fastest here."""
+"""The ways to run one program on the same memory, and their timing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from symshape.runtime.runners.capture import Recording, Replay
 
 __all__ = ["Variant", "measured"]
 
-_REPEATS = 5
+_REPEATS = 5  # replays of each variant; the median counts
 
 
 @attrs.frozen
@@ -21,8 +21,8 @@ class Variant:
 
     Attributes:
         kernels: whose kernels it runs: ``eager`` or ``inductor``.
-        recording: runs it.
-        milliseconds: how long that takes on the device, the median of a few; None where it was not measured.
+        recording: the captured program.
+        milliseconds: the median time of a few replays on the device; None if not measured.
     """
 
     kernels: str
@@ -31,7 +31,7 @@ class Variant:
 
 
 def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant, ...]:
-    """The variants with their times, the fastest first; they take turns, so that none has the quiet moment."""
+    """Return the variants with their times, the fastest first; they are timed in turn, for equal conditions."""
     times: list[list[float]] = [[] for _ in variants]
     for _ in range(_REPEATS):
         for variant, found in zip(variants, times, strict=True):
@@ -42,7 +42,7 @@ def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant
 
 
 def _once(replay: Replay, device: torch.device) -> float:
-    """Milliseconds of one replay."""
+    """Return the milliseconds of one replay."""
     if device.type != "cuda":
         began = time.perf_counter()
         replay()

@@ -1,4 +1,4 @@
-"""How many bytes a graph takes on the device, counted from the sizes of its tensors before it is captured."""
+"""The bytes that a graph takes on the device, counted from the sizes of its tensors before its capture."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ __all__ = ["weight_of"]
 
 
 def weight_of(graph: Graph, values: Mapping[str, int], buffers: int | None = None) -> Weight:
-    """The bytes of a graph at these values of its symbols: inputs and results its own, the rest shared.
+    """Return the bytes of a graph at these values of its symbols: inputs and results are its own, the rest is shared.
 
-    What is shared is the most that lives at one moment; kernels may take more for themselves while they run.
+    The shared bytes are the most that live at one moment; kernels may take more for themselves while they run.
 
     Args:
         graph: the graph.
-        values: of its symbols.
-        buffers: of a bucket, how many of its inputs, the first ones, are buffers; the memory of these is shared, and so
-            is that of its results.
+        values: the values of its symbols.
+        buffers: for a bucket, the number of first inputs that are buffers; their memory is shared, and so is that of
+            the
+            results.
     """
     known = _lifetimes.setdefault(graph, {})
     found = known.get(buffers)
@@ -35,7 +36,7 @@ def weight_of(graph: Graph, values: Mapping[str, int], buffers: int | None = Non
 
 
 class _Lifetimes:
-    """When the tensors of a graph begin and end, for its weight at any sizes.
+    """The lifetimes of a graph's tensors, for its bytes at any sizes.
 
     Args:
         graph: the graph.
@@ -58,7 +59,7 @@ class _Lifetimes:
         self._moments = self._in_turn(graph, roots, inputs | kept | lifted)
 
     def _places(self, values: Iterable[Value]) -> list[int]:
-        """Return where the bytes of each tensor are; those of equal sizes are computed once."""
+        """Return the index of each tensor's byte count; tensors of equal sizes share one."""
         found = []
         for value in values:
             key = self._numbers.places(value.spec.sizes), value.spec.dtype.itemsize
@@ -68,7 +69,7 @@ class _Lifetimes:
     def _in_turn(
         self, graph: Graph, roots: Mapping[Value, Value], free: set[Value]
     ) -> list[tuple[list[int], list[int]]]:
-        """Return for each step which tensors begin with it, and which end behind it, without those in ``free``."""
+        """Return for each step the tensors first made by it and those last used by it, except those in ``free``."""
         last: dict[Value, int] = {}
         for position, step in enumerate(graph.steps):
             if isinstance(step, Node):
@@ -89,7 +90,7 @@ class _Lifetimes:
         return found
 
     def weight(self, values: Mapping[str, int]) -> Weight:
-        """Return the weight at these values of symbols."""
+        """Return the bytes at these values of symbols."""
         numbers = self._numbers.at(values)
         sizes = [prod([numbers[place] for place in places]) * itemsize for places, itemsize in self._sizes]
         own, results = (sum([sizes[place] for place in each]) for each in (self._own, self._results))
@@ -110,7 +111,7 @@ _lifetimes: weakref.WeakKeyDictionary[Graph, dict[int | None, _Lifetimes]] = wea
 
 
 def _note_roots(node: Node, roots: dict[Value, Value]) -> None:
-    """Results that lie in the memory of an argument: views, and what is written in place."""
+    """Record the results that share memory with an argument: views, and tensors written in place."""
     if aliasing(node.op).is_functional and writes_nothing(node):
         return
     written = list(written_values(node))

@@ -1,4 +1,4 @@
-"""How much work a graph is at given sizes: a number that grows with the sizes as a device's time does."""
+"""An estimate of a graph's work at given sizes: a number that grows with the sizes like a device's time."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ from symshape.runtime.policy.estimates import Estimates
 
 __all__ = ["Work", "estimates_of"]
 
-_REMEMBERED = 4096  # sizes
+_REMEMBERED = 4096  # tuples of sizes
 _LAUNCH, _BYTE = 2e-3, 1e-9
-"""ms for each kernel of a replay, and for each byte that is moved (1 TB/s): guesses, until a replay was measured."""
+"""The ms for each kernel of a replay, and for each byte moved (1 TB/s): guesses until a replay was measured."""
 _MADE = 0.4
-"""ms that making a bucket takes for each op of its program, until one was made (H100: Llama 130 for 330, GPT-2's step
-370 for 870, message passing 16 for 40)."""
+"""The ms to make a bucket for each op of its program, until one was made (H100).
+
+Measured: Llama 130 ms for 330 ops, GPT-2's step 370 for 870, message passing 16 for 40.
+"""
 
 
 def estimates_of(graph: Graph) -> Estimates:
-    """Return first guesses of what calls of a program and making its buckets take."""
+    """Return first guesses of the times that calls of a program and making its buckets take."""
     count = len(graph.nodes)
     return Estimates(floor=_LAUNCH * count, rate=_BYTE, price=_MADE * count)
 
 
 _PER_FLOP = {torch.float16: 0.003, torch.bfloat16: 0.003, torch.float32: 0.04, torch.float64: 0.04}
-"""Bytes that take a device as long as one operation of a matrix product (1 TB/s; 330 and 25 TFLOP/s): guesses."""
+"""The bytes that take a device as long as one operation of a matrix product (1 TB/s; 330 and 25 TFLOP/s): guesses."""
 _TF32 = 0.006
-"""The same for float32 where TF32 was asked for."""
+"""The same bytes for float32 with TF32."""
 
 
 class Work:
-    """The bytes that a graph's ops read and write at given sizes, each operand once, and those worth its products.
+    """The work of a graph at given sizes: the bytes that its ops read and write, each operand once, and its products.
 
     Operations of matrix products, convolutions and attention count as bytes that take as long.  Tensors of the same
-    sizes are one product in a formula, so that asking costs little for a graph of a thousand ops.
+    sizes are one product in a formula, so that a graph of a thousand ops is evaluated quickly.
 
     Args:
         graph: the graph.
@@ -91,13 +93,13 @@ class Work:
 
 
 _PLAIN_PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
-"""Matrix products, and the place of their first factor."""
+"""The matrix-product ops, each with the index of its first factor."""
 
 
 def _products(node: Node) -> tuple[tuple[Any, ...], float]:
-    """Return sizes, and the bytes that each element of their product is worth, for an op that multiplies matrices.
+    """Return sizes, and the bytes for each element of their product, for an op that multiplies matrices.
 
-    An op whose tensors do not stand where they do in torch's own programs counts as none.
+    An op whose tensors are not in the usual argument positions counts as none.
     """
     name = node.op._schema.name
     specs = [value.spec.sizes for value in node.args if isinstance(value, Value) and hasattr(value.spec, "sizes")]
@@ -121,12 +123,12 @@ def _per_flop(node: Node) -> float:
 
 
 def _moves_nothing(node: Node) -> bool:
-    """Return whether an op only gives another view of its argument."""
+    """Return whether an op only returns another view of its argument."""
     return not aliasing(node.op).is_functional and writes_nothing(node)
 
 
 def _known(size: Any, names: tuple[str, ...]) -> bool:
-    """Return whether a size is a number or a formula of these symbols: the others are known when a program runs."""
+    """Return whether a size is a number or a formula of these symbols; other sizes are known only in a run."""
     if isinstance(size, int):
         return True
     return all(each.name in names for each in _term(size).symbols)
