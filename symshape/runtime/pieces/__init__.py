@@ -1,1 +1,1 @@
-"""Programs cut to pieces: what can be recorded, and what has to run as it is in between."""
+"""Programs split into pieces: pieces that can be recorded, and the ops between them that run eagerly."""

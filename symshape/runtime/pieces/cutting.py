@@ -1,4 +1,4 @@
-"""A program cut to pieces, each a program of its own."""
+"""The splitting of a program into pieces, each a program itself."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
 __all__ = ["Part", "cut"]
 
 REPLAYING = frozenset({"cuda"})
-"""Types of devices where a piece is recorded even if its sizes never change: a replay saves the host's time."""
+"""The device types where a piece is recorded even if its sizes never change: a replay saves the host's time."""
 LEAST = 6
-"""Ops from which on a piece is recorded: a call of a recorded piece takes the host as long as some ops do."""
+"""The fewest ops of a recorded piece: a call of a recorded piece takes the host as long as some ops do."""
 
 
 @attrs.frozen(eq=False)
@@ -29,10 +29,11 @@ class Part:
     """A piece of a program.
 
     Attributes:
-        piece: which steps, and whether they can be recorded.
-        subgraph: what it takes and gives.
+        piece: the steps, and whether they can be recorded.
+        subgraph: the steps as a graph with its inputs and results.
         program: the piece as a program.
-        reasons: why it cannot be recorded, a text for each op, line and reason; with no step to blame it is too small.
+        reasons: why the piece is not recorded, a text for each op, line and reason; if no step is to blame, it is too
+            small.
     """
 
     piece: Piece
@@ -42,15 +43,15 @@ class Part:
 
 
 def cut(program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False) -> tuple[Part, ...]:
-    """The pieces of a program, and behind them one without steps that makes its results.
+    """Return the pieces of a program, and after them a piece without steps that makes its results.
 
-    Nothing where all of it can be recorded in one piece, or nothing can.
+    Return nothing if all of the program can be recorded in one piece, or nothing can.
 
     Args:
         program: the program.
-        device: where pieces compute that are recorded.
-        left: what is left out besides what can never be recorded.
-        draws: whether these may draw random numbers.
+        device: the device on which recorded pieces compute.
+        left: the ops to leave out of recorded pieces, besides ops that can never be recorded.
+        draws: whether recorded pieces may draw random numbers.
     """
     sizes = None if device.type in REPLAYING else program.symbols.keys() - _fixed(program.guards)
     if sizes is not None and not sizes:
@@ -70,13 +71,13 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
 
 
 def _fixed(guards: Iterable[Guard]) -> set[str]:
-    """Return the symbols that a guard holds to one value."""
+    """Return the symbols that a guard fixes to one value."""
     alone = [guard.term for guard in guards if guard.term.op is Op.EQ and len(guard.term.symbols) == 1]
     return {symbol.name for term in alone for symbol in term.symbols if _has_one_value(term, symbol)}
 
 
 def _has_one_value(equation: Term, symbol: Term) -> bool:
-    """Return whether an equation in one symbol is that it has this value: a multiple of it and a constant are 0."""
+    """Return whether an equation fixes its symbol to a value: a multiple of the symbol plus a constant is 0."""
     _, monomials = arithmetic.split(equation.args[0])
     return len(monomials) == 1 and monomials[0][0] is symbol
 

@@ -1,4 +1,4 @@
-"""Why a step of a program cannot be recorded once and then run again and again."""
+"""The reasons why a step of a program cannot be recorded once and then replayed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Fault", "Faults", "Left", "fault_of_node", "name_of_step", "told"]
 
 @attrs.frozen
 class Fault:
-    """Why a step cannot be recorded.
+    """The reason why a step cannot be recorded.
 
     Attributes:
-        reason: why.
-        remedy: what would make it possible; may be empty.
+        reason: the reason.
+        remedy: a change that would make recording possible; may be empty.
     """
 
     reason: str
@@ -33,7 +33,7 @@ class Fault:
 
 
 Left = Mapping[tuple[str, str], Fault]
-"""Why calls of an op are not recorded: by its name and the user's line; an empty line stands for all of them."""
+"""The reasons why calls of an op are not recorded, by its name and the user's line; an empty line means all lines."""
 _HOST = Fault(
     "it reads data on the host (data-dependent sizes or item())",
     "a mask in place of what is selected (torch.where), or tensors in place of numbers",
@@ -52,7 +52,7 @@ _INFERENCE = Fault("it turns inference mode on or off inside", "torch.inference_
 
 
 def fault_of_node(node: Node) -> Fault | None:
-    """Why a node does not do the same whenever it is run, random numbers apart; None where it does."""
+    """Return why a node does not do the same in every run; None if it does, except for random numbers."""
     op: Any = node.op
     if isinstance(op, OpaqueCall):
         return Fault(f"it calls {op}, which is no single operator")
@@ -64,12 +64,12 @@ def fault_of_node(node: Node) -> Fault | None:
 
 
 def name_of_step(step: Step) -> str:
-    """What a step is called in texts."""
+    """Return the name of a step for texts."""
     return str(step.op) if isinstance(step, Node) else "a check of data"
 
 
 def told(step: Step, fault: Fault) -> str:
-    """Why a step cannot be recorded, with the user's line, and what would make it possible."""
+    """Return why a step cannot be recorded, with the user's line and a remedy."""
     origin = step.origin if isinstance(step, Node) else step.guard.origin
     where = "" if origin is None else f" ({origin})"
     return f"{name_of_step(step)}: {fault.reason}{where}{'; ' if fault.remedy else ''}{fault.remedy}"
@@ -77,12 +77,12 @@ def told(step: Step, fault: Fault) -> str:
 
 @attrs.frozen(eq=False, slots=False)
 class Faults:
-    """Why steps of a graph cannot be part of a piece that is recorded.
+    """The faults that keep steps of a graph out of recorded pieces.
 
     Args:
         graph: the graph.
-        device: where pieces compute.
-        left: what is left out besides.
+        device: the device on which pieces compute.
+        left: the ops to leave out besides.
         draws: whether random numbers may be drawn.
     """
 
@@ -92,7 +92,7 @@ class Faults:
     draws: bool = False
 
     def of(self, step: Step) -> Fault | None:
-        """Why a step cannot be; None where it can."""
+        """Return why a step cannot be recorded; None if it can."""
         if isinstance(step, Assertion):
             return _CHECK
         found = fault_of_node(step)
@@ -113,17 +113,17 @@ class Faults:
 
     @cached_property
     def _idle(self) -> frozenset[Value]:
-        """What lies anywhere, and nobody looks at."""
+        """The unread random states of attention, which may be on any device."""
         return idle_random_states(self.graph.nodes)
 
     @cached_property
     def _read(self) -> set[Value]:
-        """What somebody reads: other results (random states of attention) may lie anywhere."""
+        """The values that a node or the result reads; other results (random states of attention) may be anywhere."""
         return {value for node in self.graph.nodes for value in node.reads} | set(values_in(self.graph.outputs))
 
 
 def _counts_data(node: Node) -> bool:
-    """Whether a size of a result is a count of data that is known already, since it was counted before."""
+    """Return whether a result has a data-dependent size that an earlier step bound and this node counts again."""
     made = set().union(*(names_of_spec(value.spec) for value in node.outputs if value is not None))
     if not made:
         return False

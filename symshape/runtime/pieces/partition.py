@@ -1,8 +1,8 @@
-"""A graph cut into pieces: steps that a runner may record, and between them those that run as they are.
+"""The partition of a graph into pieces: steps that a runner may record, and between them steps that run eagerly.
 
-Steps that do not depend on each other may change places, so that there are few pieces, and each piece has to do with
-few sizes: what picks rows that data decide on, and what puts them back, runs as it is, and parts that have nothing to
-do with each other are pieces of their own where different data decide on their sizes.
+Independent steps may change places, so that there are few pieces with few sizes each.  Steps that select rows by data,
+and steps that scatter them back, run eagerly.  Independent parts whose sizes depend on different data become separate
+pieces.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _OF_MANY = frozenset(
         *("_transformer_encoder_layer_fwd", "_native_multi_head_attention"),
     )
 )
-"""Ops that launch many kernels, at least so many:"""
+"""The ops that launch at least ``_MANY`` kernels."""
 _MANY = 10
 
 FaultOf = Callable[[Step], Fault | None]
-"""Why a step cannot be recorded; None where it can."""
+"""Returns why a step cannot be recorded; None if it can."""
 
 
 @attrs.frozen(eq=False)
 class Piece:
-    """Some steps of a graph, which run one after the other.
+    """Some steps of a graph that run one after the other.
 
     Attributes:
-        numbers: of the steps, in the order in which they run.
-        recorded: whether all of them can be recorded.
-        faults: why steps cannot, by their number; nothing is said of those that are not worth it.
+        numbers: the numbers of the steps, in the order in which they run.
+        recorded: whether the piece is to be recorded.
+        faults: why steps cannot be recorded, by number; steps that are merely not worth it have no fault.
     """
 
     numbers: tuple[int, ...]
@@ -49,16 +49,16 @@ class Piece:
 
 
 def partition(graph: Graph, fault: FaultOf, least: int, sizes: Collection[str] | None = None) -> list[Piece]:
-    """The pieces of a graph in the order in which they run; none where nothing can be recorded.
+    """Return the pieces of a graph in the order in which they run; none if nothing can be recorded.
 
     Args:
         graph: the graph.
-        fault: says what cannot be recorded.
-        least: fewer ops than these (views do not count) are not worth a piece of their own.
-        sizes: symbols of which a piece has to have one to be worth being recorded; None where any piece is.
+        fault: returns why a step cannot be recorded.
+        least: the fewest ops of a recorded piece (views do not count).
+        sizes: the symbols of which a recorded piece must have at least one; None if any piece is worth recording.
     """
     if any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes):
-        return []  # a value would be another tensor in one piece than in the next
+        return []  # the same value would be different tensors in two pieces
     found = [fault(step) for step in graph.steps]
     order = StepOrder(graph)
     fit = [not each for each in found]
@@ -79,9 +79,9 @@ def partition(graph: Graph, fault: FaultOf, least: int, sizes: Collection[str] |
 def _with_their_users(
     graph: Graph, order: StepOrder, parts: Sequence[tuple[list[int], bool]], fit: Sequence[bool]
 ) -> Iterator[tuple[list[int], bool]]:
-    """Yield the parts, where what is made of parameters alone is in the first part that needs it: a transposed weight.
+    """Yield the parts, with steps on parameters alone (a transposed weight) moved into the first part that needs them.
 
-    A step stays where it is if nobody needs it.
+    A step whose result no step needs is not moved.
     """
     before = {number: at for at, (numbers, _) in enumerate(parts) for number in numbers}
     users: dict[int, list[int]] = {}
@@ -105,7 +105,7 @@ def _with_their_users(
 
 
 def _of_parameters(graph: Graph, order: StepOrder, fit: Sequence[bool]) -> list[int]:
-    """The steps that need nothing but parameters, buffers, constants and each other, and have no effects."""
+    """Return the steps without effects that read only parameters, buffers, constants and each other's results."""
     known = {each.value for each in graph.lifted}
     found: dict[int, None] = {}
     for number, step in enumerate(graph.steps):
@@ -118,9 +118,10 @@ def _of_parameters(graph: Graph, order: StepOrder, fit: Sequence[bool]) -> list[
 
 
 def _in_turns(needs: Sequence[Iterable[int]], fit: Sequence[bool]) -> list[list[int]]:
-    """Return the steps in groups that are fit, or not, in turns, each in the first turn in which its needs are met.
+    """Return the steps in alternating groups of fit and unfit steps, each in the first group that its needs allow.
 
-    Fit steps have the even turns.  What a step needs has a smaller number, and runs before it in the same turn.
+    Fit steps have the even groups.  The steps that a step needs have smaller numbers, and run before it in the same
+    group.
     """
     turns: list[int] = []
     groups: dict[int, list[int]] = {}
@@ -133,7 +134,7 @@ def _in_turns(needs: Sequence[Iterable[int]], fit: Sequence[bool]) -> list[list[
 
 
 def _work(step: Step) -> int:
-    """About how many kernels a step launches: a view none."""
+    """Return about how many kernels a step launches; 0 for a view."""
     if not isinstance(step, Node):
         return 0
     if step.op._schema.name.partition("::")[2] in _OF_MANY:
@@ -142,7 +143,7 @@ def _work(step: Step) -> int:
 
 
 class _Narrowed:
-    """Steps that can be recorded together, in parts that have to do with fewer sizes each."""
+    """Steps that can be recorded together, split into parts with fewer sizes each."""
 
     def __init__(self, graph: Graph, order: StepOrder, numbers: Sequence[int]) -> None:
         self._graph = graph
@@ -157,7 +158,7 @@ class _Narrowed:
                 self._needed[each].add(number)
 
     def parts(self, least: int, sizes: Collection[str] | None = None) -> list[tuple[list[int], bool]]:
-        """Return the parts in the order in which they run, and whether they are worth being recorded."""
+        """Return the parts in the order in which they run, and whether each is worth recording."""
         names = self._names(self._numbers)
         first: list[int] = []
         last: list[int] = []
@@ -177,31 +178,31 @@ class _Narrowed:
             if varies and sum(_work(self._graph.steps[each]) for each in part) >= least:
                 recorded.append(part)
             else:
-                first += part  # nothing of the rest is needed for it, nor it for the rest
+                first += part  # parts are independent, so this part may run first
         found = [(sorted(first), False), *((part, True) for part in recorded), (last, False)]
         return [(part, worth) for part, worth in found if part]
 
     def _names(self, numbers: Iterable[int]) -> set[str]:
-        """The symbols that steps have to do with."""
+        """Return the symbols that occur in the steps."""
         return set().union(*(self._order.names(number) for number in numbers))
 
     def _picks(self, node: Node) -> bool:
-        """Whether a node picks rows that data decide on from a tensor of other sizes."""
+        """Return whether a node selects rows by data from a tensor of other sizes."""
         made = _names_of(node.outputs)
         return not made.isdisjoint(self._bound) and not _names_of(node.reads) <= made | self._rows(node)
 
     def _puts(self, node: Node) -> bool:
-        """Whether a node puts rows that data decide on into a tensor of other sizes."""
+        """Return whether a node scatters rows selected by data into a tensor of other sizes."""
         made = _names_of(node.outputs) | _names_of(written_values(node))
         rows = self._rows(node)
         return bool(rows) and made.isdisjoint(self._bound) and not made <= rows
 
     def _rows(self, node: Node) -> set[str]:
-        """The symbols of what a node reads on whose sizes data decide."""
+        """Return the symbols of the tensors that a node reads and whose sizes depend on data."""
         return _names_of(value for value in node.reads if not _names_of((value,)).isdisjoint(self._bound))
 
     def _at_the_edge(self, wanted: Callable[[Node], bool], towards: dict[int, set[int]]) -> set[int]:
-        """The steps that are wanted and have nothing but each other and views between them and the edge."""
+        """Return the wanted steps that are separated from the edge by nothing but other wanted steps and views."""
         found: set[int] = set()
         for number in self._numbers if towards is self._needs else reversed(self._numbers):
             node = self._graph.steps[number]
@@ -215,9 +216,9 @@ class _Narrowed:
         return found
 
     def _apart(self, numbers: Sequence[int]) -> list[list[int]]:
-        """The steps in parts that do not depend on each other, one for all that have to do with the same symbols.
+        """Split the steps into independent parts, and merge parts with the same symbols.
 
-        All in one where the same data decide on their sizes.
+        There is one part if all sizes depend on the same data.
         """
         if len(self._names(numbers) & self._bound) < 2:
             return [list(numbers)] if numbers else []

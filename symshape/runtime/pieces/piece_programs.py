@@ -1,4 +1,4 @@
-"""A piece of a program as a program of its own, whose arguments are what the pieces before it made."""
+"""A piece of a program as a program itself, whose arguments are results of earlier pieces."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from symshape.tracing.traced_modes import without_autocast
 
 __all__ = ["piece_program"]
 
-_EXAMPLES = (2, 3, 4, 8, 1, 0)
+_EXAMPLES = (2, 3, 4, 8, 1, 0)  # hints that are tried for a symbol, in order
 
 
 class _Late:
-    """What runs a graph, generated when it is first needed: a piece that is recorded seldom runs op by op.
+    """The function that runs a graph op by op, generated at its first call: a recorded piece seldom runs op by op.
 
     Args:
         graph, positions: as for :func:`compile_graph`.
@@ -61,10 +61,10 @@ class _Late:
 
 
 def piece_program(program: Program, piece: Subgraph, number: int, *, late: bool = False) -> Program:
-    """A piece of a program as a program; its integers are those in ``piece.names``, in that order.
+    """Return a piece of a program as a program; its integers are those in ``piece.names``, in that order.
 
-    A symbol that is found out in the program itself is a size that is given here, if it is known not to be negative.
-    ``late``: the code that runs it op by op is generated when it is first needed.
+    A symbol that the whole program computes becomes an input size of the piece, if it is known not to be negative.
+    ``late``: the code that runs the piece op by op is generated at its first call.
     """
     guards = GuardSet(piece.conditions, ranges=_ranges(program, piece))
     symbols: dict[str, Symbol] = {}
@@ -91,7 +91,7 @@ def piece_program(program: Program, piece: Subgraph, number: int, *, late: bool 
 
 
 def _ranges(program: Program, piece: Subgraph) -> dict[str, tuple[int | None, int | None]]:
-    """Return the ranges of the symbols of a piece: declared for arguments, derived from the conditions for others."""
+    """Return the ranges of a piece's symbols: declared for arguments, derived from the conditions for others."""
     given = program.guards.ranges
     unknown = {arithmetic.symbol(name): (None, None) for name in piece.names if name not in given}
     facts = _facts_about(unknown, given, [guard.term for guard in piece.known]) if unknown else Facts()
@@ -106,7 +106,7 @@ def _ranges(program: Program, piece: Subgraph) -> dict[str, tuple[int | None, in
 
 
 def _facts_about(unknown: Mapping[Term, Pair], given: Mapping[str, Pair], conditions: Sequence[Term]) -> Facts:
-    """Return the facts about these symbols: of the conditions that are connected to one of them by shared symbols."""
+    """Return the facts about these symbols that follow from conditions connected to them by shared symbols."""
     groups = [[conditions[index] for index in group] for group in components(conditions)]
     about = [row for group in groups if any(row.symbols & unknown.keys() for row in group) for row in group]
     others = {symbol for row in about for symbol in row.symbols} - unknown.keys()
@@ -114,7 +114,7 @@ def _facts_about(unknown: Mapping[Term, Pair], given: Mapping[str, Pair], condit
 
 
 def _given(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> Symbol:
-    """A symbol as one that is given."""
+    """Return a symbol as an input of the piece."""
     if symbol.backed:
         return symbol
     words = f"{symbol.name}, {symbol.description}" if symbol.description else symbol.name
@@ -126,7 +126,7 @@ def _given(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> Sy
 
 
 def _hint(symbol: Symbol, guards: GuardSet, others: Mapping[str, Symbol]) -> int:
-    """An example: what is allowed beside the hints of others, as far as that is easily found."""
+    """Return an example value that the conditions allow together with the other hints, if one is easily found."""
     values = {name: each.hint for name, each in others.items() if each.hint is not None}
     names = {*values, symbol.name}
     terms = [guard.term for guard in guards if {each.name for each in guard.term.symbols} <= names]

@@ -1,4 +1,4 @@
-"""Which steps of a graph have to keep their order: data, memory, checks and effects decide."""
+"""The order constraints between steps of a graph, from data, memory, checks and effects."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["StepOrder"]
 
 
 class StepOrder:
-    """Which steps have to come before which.
+    """The order constraints between the steps of a graph.
 
     Attributes:
-        needs: for each step the numbers of those that it comes after, all of them smaller.
+        needs: for each step, the numbers of the steps that must run before it, all of them smaller.
         bound: the symbols that steps bind, with the number of the step.
         effects: the steps that keep their order whatever they read.
     """
 
     def __init__(self, graph: Graph) -> None:
         roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
-        # arguments may share memory: where any is written to, they are taken for one
+        # arguments may share memory: if any is written, all count as the same memory
         self._roots = {id(root.storage) for root in roots} if graph.mutated else set[int]()
         self._has_effects = graph.mutates_inputs or graph.uses_randomness
         self._checked = {
@@ -33,8 +33,8 @@ class StepOrder:
         }
         self._made: dict[Value, int] = {}
         self.bound: dict[str, int] = {}
-        self._writer: dict[int, int] = {}  # by memory: who wrote to it last
-        self._readers: dict[int, list[int]] = {}  # by memory: who has read it since
+        self._writer: dict[int, int] = {}  # by memory: the step that wrote to it last
+        self._readers: dict[int, list[int]] = {}  # by memory: the steps that have read it since
         self._checks: list[int] = []
         self.effects: set[int] = set()
         self._effect: int | None = None
@@ -44,7 +44,7 @@ class StepOrder:
         self._names: dict[int, frozenset[str]] = {}
 
     def names(self, number: int) -> frozenset[str]:
-        """Return the symbols that a step has to do with: in its numbers, in what it reads, and in what it makes."""
+        """Return the symbols that occur in a step: in its numbers, its arguments and its results."""
         found = self._names.get(number)
         if found is None:
             step = self._steps[number]
@@ -67,7 +67,7 @@ class StepOrder:
             return needs
         op: Any = step.op
         if isinstance(op, OpaqueCall) and not isinstance(op, ControlFlow):
-            needs.update(range(number))  # it may do anything
+            needs.update(range(number))  # the call may do anything
             self._barrier = number
         needs.update(self._made[value] for value in step.reads if value in self._made)
         written = {self._memory(value) for value in written_values(step)}
@@ -81,7 +81,7 @@ class StepOrder:
         return needs
 
     def _touch(self, number: int, step: Node, written: set[int], needs: set[int]) -> None:
-        """Reads come after the last write to the same memory, and writes after those reads."""
+        """Order a step after the last write to memory that it touches, and a write after the reads since then."""
         touched = {self._memory(value) for value in (*step.reads, *step.outputs) if value is not None}
         for memory in touched | written:
             if memory in self._writer:
@@ -97,7 +97,7 @@ class StepOrder:
         return 0 if memory in self._roots else memory
 
     def _is_checked(self, step: Node, names: set[str]) -> bool:
-        """Whether a step has to do with sizes that are checked: what was checked before it holds there."""
+        """Return whether a step involves sizes that were checked: it may rely on the earlier checks."""
         if not self._checks:
             return False
         return not self._checked.isdisjoint(names.union(*(names_of_spec(value.spec) for value in step.reads)))

@@ -1,4 +1,4 @@
-"""The pieces of a graph as graphs of their own: what each takes from those before it, and what it gives to others."""
+"""The pieces of a graph as graphs: the inputs that each takes from earlier pieces, and the results that it gives."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Subgraph:
     """A piece as a graph.
 
     Attributes:
-        graph: its inputs are ``takes`` in their order, its results ``gives``.
+        graph: the graph, with ``takes`` as inputs and ``gives`` as results, in their order.
         takes: the tensors that it reads and does not make, without parameters, buffers and constants.
-        names: the symbols whose values are needed before it runs: of its steps; where it is recorded, also those of
-            its tensors.
-        gives: the tensors, and the symbols by their names, that are needed after it.
-        conditions: what holds of the names when it runs.
-        known: what holds of these and of others.
+        names: the symbols whose values are needed before it runs: those of its steps, and of its tensors if it is
+            recorded.
+        gives: the tensors, and the symbols by name, that are needed after it.
+        conditions: the conditions on ``names`` that hold when it runs.
+        known: all conditions that hold when it runs, also on other symbols.
     """
 
     graph: Graph
@@ -45,7 +45,7 @@ class Subgraph:
 
 
 def fresh_constants(graph: Graph) -> tuple[Lifted, ...]:
-    """The constants that are made anew for each run, since they are written to or returned."""
+    """Return the constants that are copied for each run, since they are written to or returned."""
     written = {id(value.storage) for node in graph.nodes for value in written_values(node)}
     written |= {id(value.storage) for value in values_in(graph.outputs)}
     return tuple(each for each in graph.lifted if each.constant and id(each.value.storage) in written)
@@ -54,13 +54,13 @@ def fresh_constants(graph: Graph) -> tuple[Lifted, ...]:
 def subgraphs(
     graph: Graph, pieces: Sequence[Piece], given: Iterable[str], conditions: Sequence[Guard]
 ) -> list[Subgraph]:
-    """The pieces as graphs, and behind them one without steps whose results are those of the graph.
+    """Return the pieces as graphs, and after them a graph without steps that makes the results of ``graph``.
 
     Args:
         graph: the graph.
         pieces: its pieces.
         given: the symbols that are known before it runs.
-        conditions: what holds of symbols once they are known; what steps check holds after them.
+        conditions: the conditions that hold of known symbols; conditions that steps check are added after those steps.
     """
     fresh = {each.value for each in fresh_constants(graph)}
     fixed = {each.value: each for each in graph.lifted if each.value not in fresh}
@@ -80,7 +80,7 @@ def subgraphs(
 
 
 def _held(graph: Graph, pieces: Sequence[Piece], known: set[str], conditions: Sequence[Guard]) -> Iterator[list[Guard]]:
-    """For each piece what holds before it."""
+    """Yield for each piece the conditions that hold before it."""
     checked: list[Guard] = []
     for piece in pieces:
         yield [each for each in (*conditions, *checked) if {symbol.name for symbol in each.term.symbols} <= known]
@@ -93,9 +93,9 @@ def _held(graph: Graph, pieces: Sequence[Piece], known: set[str], conditions: Se
 
 
 def _with_conditions(subgraph: Subgraph, holds: Sequence[Guard]) -> Subgraph:
-    """With the symbols of its tensors, and all conditions on nothing else.
+    """Return a recorded piece with its tensors' symbols, and all conditions on no other symbols.
 
-    Conditions are there to prove with; what is padded without one is right for sizes that satisfy none.
+    Conditions help proofs.  A piece that is padded without a condition is still right, also for sizes that violate it.
     """
     names = {*subgraph.names, *_names_of_tensors(subgraph.graph)}
     conditions = tuple(each for each in holds if {symbol.name for symbol in each.term.symbols} <= names)
@@ -104,9 +104,9 @@ def _with_conditions(subgraph: Subgraph, holds: Sequence[Guard]) -> Subgraph:
 
 
 def _implied(names: set[str], holds: Sequence[Guard]) -> Iterator[Guard]:
-    """Yield what conditions that also mention other symbols imply for ``names``: two equal to a third are equal.
+    """Yield what conditions on other symbols too imply for ``names``: two equal to a third are equal.
 
-    Conditions that share no symbol are looked at apart.  A group that mentions none of the names says nothing about
+    Conditions that share no symbol are handled separately.  A group that mentions none of the names says nothing about
     them, since the conditions hold together in the call that was traced.
     """
     kept = {arithmetic.symbol(name) for name in names}

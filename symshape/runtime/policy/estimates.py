@@ -1,4 +1,4 @@
-"""Estimates of what calls and purchases of one program take, in ms, corrected by each measurement."""
+"""The estimated times of calls and purchases of one program, in ms, corrected by each measurement."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from math import inf
 __all__ = ["Estimates", "Typical"]
 
 REPLAYED = 0.05
-"""Part of an eager call's host time that a call of a bucket is taken to need of the host, until one was timed."""
+"""The assumed host time of a bucket call, as a share of an eager call's, until one was timed."""
 HOPE = 0.5
-"""Part of a guess that counts until a replay was measured: one bucket tells whether the guess was wrong."""
+"""The share of a guess that counts until a replay was measured: one bucket shows whether the guess was wrong."""
 SLOWER = 4.0
-"""Most that one measured replay corrects estimates for other sizes: a small one tells little of large ones."""
+"""The largest factor by which a measured replay corrects other estimates: small sizes say little of large ones."""
 
 
 class Typical:
@@ -44,21 +44,21 @@ class Typical:
 
 
 class Estimates:
-    """Estimates for one program.
+    """The estimated times of calls and buckets of one program.
 
     Sizes enter as *work*: a number that grows with the sizes as the device's time does, such as bytes moved.  The
     device's time is a floor and a rate for each unit of work, which are guessed first; a measured replay corrects the
     guess for sizes near it.
 
     Args:
-        floor: ms that the device needs whatever the sizes, as guessed: its launches.
-        rate: ms for each unit of work, as guessed.
-        price: ms that making a bucket takes, as guessed.
+        floor: the guessed ms that the device needs for any sizes: its launches.
+        rate: the guessed ms for each unit of work.
+        price: the guessed ms of making a bucket.
 
     Attributes:
-        eager_host: host time of an eager call.
-        bucket_host: host time of a call that a bucket serves.
-        price: what making a bucket takes.
+        eager_host: the host time of an eager call.
+        bucket_host: the host time of a bucket call.
+        price: the time of making a bucket.
     """
 
     def __init__(self, floor: float, rate: float, price: float) -> None:
@@ -67,8 +67,8 @@ class Estimates:
         self.price = Typical(last=3)
         self._floor, self._rate, self._price = floor, rate, price
         self._replays: list[tuple[float, float]] = []  # (work, ms) of measured replays, by work
-        self._scale = HOPE  # of the guess, as eager calls tell
-        self._least = inf  # the least part of the guess that an eager call took on the device
+        self._scale = HOPE  # factor on the guess, from timed eager calls
+        self._least = inf  # the least ratio of an eager call's device time to the guess
 
     @property
     def ready(self) -> bool:
@@ -83,11 +83,11 @@ class Estimates:
     def ran(self, work: float, milliseconds: float) -> None:
         """Record the device's time between the first and the last kernel of an eager call at this work.
 
-        That tells the device's own time where it is well above the host's; else the device waited for the host, and
-        needs less than that.
+        If that time is well above the host's, it is the device's own; else the device waited for the host, and needs
+        less.
         """
         part = milliseconds / max(self._guess(work), 1e-9)
-        if part < self._least:  # others loaded kernels, or prepared libraries for new sizes
+        if part < self._least:  # slower calls loaded kernels, or prepared libraries for new sizes
             self._least = part
             busy = milliseconds > 1.5 * (self.eager_host() or 0.0)
             self._scale = part if busy else min(HOPE, part)
@@ -96,7 +96,7 @@ class Estimates:
         return self._floor + self._rate * work
 
     def device(self, work: float) -> float:
-        """Return the device time at this work: between measured replays, or a guess that the nearest one corrects."""
+        """Return the device time at this work: interpolated between measured replays, or a corrected guess."""
         known = self._replays
         if not known:
             return self._scale * self._guess(work)
@@ -111,16 +111,16 @@ class Estimates:
         return self._guess(work) * max(1 / SLOWER, min(off, SLOWER))
 
     def eager(self, work: float) -> float:
-        """Return what an eager call takes: the host's time or the device's, whichever is more."""
+        """Return the ms of an eager call: the host's time or the device's, whichever is more."""
         return max(self.eager_host() or 0.0, self.device(work))
 
     def bucket(self, work: float) -> float:
-        """Return what a call takes that a bucket with capacities of this work serves."""
+        """Return the ms of a call served by a bucket with capacities of this work."""
         host = self.bucket_host()
         return max(REPLAYED * (self.eager_host() or 0.0) if host is None else host, self.device(work))
 
     def bucket_price(self) -> float:
-        """Return what making a bucket is expected to take."""
+        """Return the expected ms of making a bucket."""
         known = self.price()
         return self._price if known is None else known
 

@@ -1,4 +1,4 @@
-"""Eviction: the graphs and buckets with the least credit for each byte make room for a new one."""
+"""The eviction rule: the graphs and buckets with the least credit for each byte make room for a new one."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from symshape.runtime.policy.ledger import HALF_LIFE
 __all__ = ["ASKED", "FADES", "REPLACES", "Credit", "leaving"]
 
 ASKED = 8
-"""Calls (faded) that want something before anything leaves for it, where nobody says what it would save."""
+"""The number of (faded) calls that must want an item before others are evicted for it, if its savings are unknown."""
 FADES: float = 0.5 ** (1 / HALF_LIFE)
-"""Factor by which credit fades with each call."""
+"""The factor by which credit fades with each call."""
 REPLACES = 1.5
-"""Factor by which the credit of something new is above that of what leaves for it: making it takes time again."""
+"""The factor by which a new item's credit must exceed that of evicted items: making those again takes time."""
 
 
 @attrs.define(eq=False)
 class Credit:
-    """The ms that something made has saved, fading with the calls; or calls, where nobody says what each saves.
+    """The ms that an item has saved, fading with the calls; or its faded calls, if their savings are unknown.
 
     Attributes:
-        gain: ms that each use saves.
-        last_used: number of the call that used it last.
+        gain: the ms that each use saves.
+        last_used: the number of the call that used it last.
         amount: the credit at that call.
     """
 
@@ -35,30 +35,30 @@ class Credit:
     def use(self, clock: int, times: int = 1) -> None:
         """Record uses, the last one by the call with this number.
 
-        A launch does the same without a call of Python's: ``credit.amount = credit.amount * FADES ** (now -
-        credit.last_used) + credit.gain; credit.last_used = now``.
+        A launch does the same inline: ``credit.amount = credit.amount * FADES ** (now - credit.last_used) +
+        credit.gain; credit.last_used = now``.
         """
         self.amount = self.now(clock) + self.gain * times
         self.last_used = clock
 
     def begin(self, amount: float, gain: float, clock: int) -> None:
-        """Start from the credit with which something is made, and what each use is going to save."""
+        """Set the credit with which an item is made, and the ms that each use will save."""
         self.amount, self.gain, self.last_used = amount, gain, clock
 
     def now(self, clock: int) -> float:
-        """Return what is left of the credit at the call with this number."""
+        """Return the faded credit at the call with this number."""
         return self.amount * FADES ** max(0, clock - self.last_used)
 
 
 def leaving(
     there: Mapping[Hashable, tuple[float, int]], credit: float, fits: Callable[[frozenset[Hashable]], bool]
 ) -> list[Hashable] | None:
-    """Return what leaves for something new with this credit; None where what would leave is worth more.
+    """Return the items to evict for a new item with this credit; None if they are worth more.
 
     Args:
-        there: the credit and the bytes of what is there.
-        credit: of what is new.
-        fits: returns whether there is room without these.
+        there: the credit and the bytes of each stored item.
+        credit: the new item's credit.
+        fits: returns whether there is room without the given items.
 
     >>> leaving({"a": (5.0, 1), "b": (2.0, 1)}, 4.0, lambda gone: len(gone) >= 1)
     ['b']

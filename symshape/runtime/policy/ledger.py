@@ -1,8 +1,8 @@
-"""Rent or buy: calls credit the offers that would have served them faster; one is made once that pays its price.
+"""The cost ledger (rent or buy): calls credit the offers that would have served them faster, until one pays its price.
 
-Whoever waits until the credit reaches the price never loses more than twice what knowing the future would have saved,
-whatever the stream; and what is spent keeps within the promise at every moment.  Offers are nested: a call credits a
-wide bucket, an octave and a fine step.  The wide one collects the credit of all calls and is made first; a finer one is
+Waiting until the credit reaches the price never loses more than twice what knowing the future would have saved, for
+any stream; and the time spent keeps within the promise at every moment.  Offers are nested: a call credits a wide
+bucket, an octave and a fine step.  The wide one collects the credit of all calls and is made first; a finer one is
 then credited with what it saves beyond the wide one.
 """
 
@@ -19,32 +19,33 @@ from symshape.runtime.policy.promise import Promise
 __all__ = ["Decision", "Ledger", "Offer", "Quote"]
 
 HALF_LIFE = 2000
-"""Calls after which credit counts half: traffic that has gone is not bought for."""
+"""The number of calls after which credit counts half: nothing is bought for past traffic."""
 LEAST_GAIN = 0.02
-"""Part of the served call's time that an offer has to save to be credited: less is within the error of estimates."""
+"""The share of the served call's time that an offer must save to be credited: less is within the estimates' error."""
 LONGEST_REST = 64
-"""Calls alike that may be served before they are accounted for, at most: others credit the same offers meanwhile.
+"""The most similar calls that are served before they are accounted for; others credit the same offers meanwhile.
 
-It is one call first, and doubles each time, so that calls that seldom repeat are accounted for one by one."""
+The number is one first, and doubles each time, so that seldom repeated calls are accounted for one by one.
+"""
 EARLY = 0.5
-"""Part of its price at which an offer is made: streams mostly go on for as long as they have, and the promise holds."""
+"""The share of its price at which an offer is made: streams usually last as long again, and the promise holds."""
 DEARER = 4.0
-"""Factor on the price of an offer that could not be made: memory was short, or a capture failed for these sizes."""
+"""The factor on the price of an offer that could not be made: memory was short, or a capture failed for these sizes."""
 
 
 @attrs.define(eq=False)
 class Offer:
-    """A way to serve calls.
+    """A way to serve calls, made or not.
 
     Attributes:
-        words: what it is, for reports.
-        price: ms that making it is expected to take; once it is made, what it took.
-        made: whether it is there.
-        credit: ms that it would have saved so far, fading; not counted once it is made.
-        calls: calls that it served.
-        saved: ms that it saved in these, against eager.
-        failures: how often making it failed.
-        least: ms of credit below which it is not made, whatever its price: there was no room for it.
+        words: its name, for reports.
+        price: the expected ms of making it; once it is made, the ms that it took.
+        made: whether it exists.
+        credit: the ms that it would have saved so far, fading; not counted once it is made.
+        calls: the number of calls that it served.
+        saved: the ms that it saved in these calls, against eager.
+        failures: the number of failed attempts to make it.
+        least: the ms of credit below which it is not made, for any price: there was no room for it.
     """
 
     words: str
@@ -58,7 +59,7 @@ class Offer:
     _credited: int = 0
 
     def add(self, gain: float, clock: int) -> None:
-        """Add ms to the credit, after it has faded since the last time."""
+        """Add ms to the credit, after fading it since the last time."""
         if clock > self._credited:
             self.credit *= 0.5 ** ((clock - self._credited) / HALF_LIFE)
         self.credit += gain
@@ -66,7 +67,7 @@ class Offer:
 
     @property
     def due(self) -> float:
-        """Return the ms of credit at which it is made."""
+        """Return the ms of credit at which the offer is made."""
         return max(EARLY * self.price, self.least)
 
     def __str__(self) -> str:
@@ -76,7 +77,7 @@ class Offer:
 
 
 class Quote(NamedTuple):
-    """The ms that one call would take by an offer."""
+    """The ms that one call would take with an offer."""
 
     offer: Offer
     milliseconds: float
@@ -84,12 +85,12 @@ class Quote(NamedTuple):
 
 @attrs.frozen
 class Decision:
-    """An answer of the ledger to a call.
+    """The ledger's answer for a call.
 
     Attributes:
-        serves: the cheapest offer that is made.
-        makes: the offer to make before the call is served; None where nothing is worth its price yet.
-        rest: calls alike that may be served the same way before the ledger is asked again.
+        serves: the cheapest existing offer.
+        makes: the offer to make before the call is served; None if none is worth its price yet.
+        rest: the number of similar calls that may be served the same way before the ledger is asked again.
     """
 
     serves: Quote
@@ -104,8 +105,8 @@ class Ledger:
         promise: the totals of the compiled function.
 
     Attributes:
-        clock: calls so far.
-        eager: the offer that is always made: the program runs op by op.
+        clock: the number of calls so far.
+        eager: the offer that always exists: the program runs op by op.
     """
 
     def __init__(self, promise: Promise | None = None) -> None:
@@ -114,11 +115,11 @@ class Ledger:
         self.eager = Offer("eager", 0.0, made=True)
 
     def call(self, quotes: Sequence[Quote], times: int = 1) -> Decision:
-        """Account for calls alike, and decide how they and the next ones are served.
+        """Account for similar calls, and decide how they and the next ones are served.
 
         Args:
-            quotes: what each offer would take; the first one is eager's.
-            times: how many calls alike there were since the last answer, this one among them.
+            quotes: the ms that a call would take with each offer; the first one is eager's.
+            times: the number of similar calls since the last answer, including this one.
         """
         self.clock += times
         serves = min((each for each in quotes if each.offer.made), key=_milliseconds)
@@ -140,15 +141,15 @@ class Ledger:
         return Decision(serves, makes, int(max(1, min(ceil(min(rest, LONGEST_REST)), 2 * times))))
 
     def bought(self, offer: Offer, milliseconds: float) -> None:
-        """Record that an offer was made, and what that took."""
+        """Record that an offer was made, and the ms that it took."""
         offer.made, offer.price = True, milliseconds
         self.promise.spend(milliseconds)
 
     def failed(self, offer: Offer, milliseconds: float = 0.0, *, dearer: bool = True) -> None:
         """Record that making an offer failed after so many ms.
 
-        ``dearer``: it fails again, most likely, so that its price rises and its credit starts anew; else there was no
-        room for it, until it has twice its credit.
+        ``dearer``: it would probably fail again, so its price rises and its credit starts at 0; else there was no room
+        for it, and it is not tried until its credit has doubled.
         """
         self.promise.spend(milliseconds)
         if dearer:

@@ -1,4 +1,4 @@
-"""The buckets that a call may be offered: each holds its sizes, from one that holds all sizes seen to a close fit."""
+"""The capacities of buckets that a call may be offered: from one that holds all sizes seen to a close fit."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def fine_step_up(value: int) -> int:
 
 
 LEVELS: tuple[Callable[[int], int], ...] = (octave_up, step_up, fine_step_up)
-"""Ways to round a size up, coarse ones first.  Sizes that the finest rounds alike are rounded alike by all."""
+"""The functions that round a size up, coarse ones first.  Two sizes that the finest rounds equally are so by all."""
 
 
 class Widest:
-    """The largest sizes of a stream so far, and how far above them the widest bucket reaches.
+    """The largest sizes of a stream so far, and the step by which the widest bucket exceeds them.
 
-    A stream that has outgrown a bucket most likely goes on growing: the next bucket has room for twice as much.
+    A stream that has outgrown a bucket probably goes on growing: the next bucket has room for twice as much.
 
     Attributes:
         sizes: the largest value of each symbol.
@@ -67,5 +67,5 @@ class Widest:
 
     @property
     def step(self) -> Callable[[int], int]:
-        """Return the way to round the largest sizes up."""
+        """Return the function that rounds the largest sizes up."""
         return octave_up if self._outgrown else step_up

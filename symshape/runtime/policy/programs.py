@@ -1,9 +1,9 @@
-"""The programs of one compiled function as offers: whether a trace is worth making now.
+"""The programs of one compiled function as offers, and the decision whether a trace is worth making now.
 
-The first traces are made whatever they take: nothing is known before.  Each later one has to find room in the promise.
-A few traces of each structure of arguments need no more than that.  From then on, calls that run eagerly credit two
-nested offers: a program for their own integers, and one for whatever integers come.  A trace is bought when either has
-its price.  A trace that served no other call, or that was refused, makes the wide offer dearer.
+The first traces are always made: nothing is known before.  Each later one has to find room in the promise.  A few
+traces of each structure of arguments need no more than that.  From then on, calls that run eagerly credit two nested
+offers: a program for their own integers, and a program for any integers.  A trace is made when either has its price.
+A trace that served no other call, or that was refused, makes the wide offer dearer.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from symshape.runtime.policy.promise import SHARE, Promise
 __all__ = ["FRUITLESS", "GROWN", "LOOKS", "Account", "Programs"]
 
 FIRST = 2
-"""Traces of a function that are made whatever they take: for the first sizes, and for sizes that vary."""
+"""The number of a function's first traces that are always made: for the first sizes, and for sizes that vary."""
 TRIES = 3
-"""Refused traces of one structure after which the next one needs credit."""
+"""The number of refused traces of one structure after which the next one needs credit."""
 STRUCTURES = 8
-"""Structures for which a function may use up the traces that need no credit."""
+"""The number of structures whose traces without credit a function may use up."""
 LEARNING, LEARNING_MS = 4, 40.0
-"""Calls on a device that run eagerly before the first trace, at most, and ms that those after the first may take: two
-calls of a dimension may be alike by chance, and a trace of 500 ms that takes it for a constant is made again."""
+"""The most first calls on a device that run eagerly before a trace, and the ms that those after the first may take.
+
+Two calls may have the same size by chance; a trace of 500 ms that takes the size for a constant must be repeated.
+"""
 HOPED = 0.5
-"""Part of an eager call's time that a program is taken to save, until one is there."""
+"""The share of an eager call's time that a program is assumed to save, until there is one."""
 GROWN = 10
-"""Traces in a row, each for a call of more leaves and none serving another call, after which the next needs credit."""
+"""The number of successive traces, each for a call of more leaves and none used again, before the next needs credit."""
 LOOKS = 0.05
-"""Part of the time of eager calls that comparing the state of programs may take, once that was fruitless often."""
+"""The share of eager calls' time that comparing the programs' state may take, once that was often fruitless."""
 FRUITLESS = 4
-"""Fruitless comparisons of the state in a row, after which calls run eagerly without one."""
+"""The number of successive fruitless comparisons of the state after which calls run eagerly without one."""
 _MOST_STRUCTURES, _MOST_SIZES = 64, 4096
 
 
@@ -48,24 +50,25 @@ class Account:
     """The traces of calls of one structure, and its calls that ran eagerly.
 
     Attributes:
-        free: traces that are left and need no credit.
-        wide: the offer of a program for whatever integers come.
+        free: the number of traces left that need no credit.
+        wide: the offer of a program for any integers.
         sizes: the offers of programs for certain integers.
-        cost: ms of the last trace.
-        traces: traces so far.
-        refused: refused traces so far.
-        calls: calls that ran eagerly since their trace was not worth making.
-        asked: whether the user asked for traces: integers are constants whose value changes.
+        cost: the ms of the last trace.
+        traces: the number of traces so far.
+        refused: the number of refused traces so far.
+        calls: the number of calls that ran eagerly because their trace would not pay.
+        asked: whether the user asked for traces: integers declared constant have changing values.
         served_again: returns whether the last program served other calls than the one that it was traced for.
-        fruitless: times in a row that the state of programs was compared and was another.
-        looked: number of the call for which the state was compared last.
-        next_look: ms of ``Programs.eager`` before which the state is not compared again.
-        refusal: why the last trace was refused; None where none was.
-        programs: references to the last two programs.
-        special: whether its calls have a size of 0 or 1 where other calls have others: a program would be for those
-            alone, so every trace needs credit.
+        fruitless: the number of successive comparisons that found the state of programs changed.
+        looked: the number of the last call for which the state was compared.
+        next_look: the ms of ``Programs.eager`` before which the state is not compared again.
+        refusal: why the last trace was refused; None if none was.
+        programs: weak references to the last two programs.
+        special: whether its calls have a size of 0 or 1 that other calls do not: a program would serve only those, so
+            every
+            trace needs credit.
         reason: why calls are not traced; empty while they are.
-        place: the user's line that this comes from.
+        place: the user's line responsible.
     """
 
     free: int = 0
@@ -89,7 +92,7 @@ class Account:
     _constants: dict[int, int] = attrs.field(factory=dict)
 
     def tells_apart(self, constants: tuple[tuple[int, int], ...]) -> bool:
-        """Return whether a trace has integers for constants, each with its place, that no trace had before."""
+        """Record a trace's constant integers, each with its place; return whether no trace had the same before."""
         self.asked |= any(self._constants.setdefault(place, value) != value for place, value in constants)
         if constants in self._told_apart or len(self._told_apart) >= _MOST_SIZES:
             return False
@@ -97,7 +100,7 @@ class Account:
         return True
 
     def credit(self, about: Hashable, gain: float) -> None:
-        """Record ms that a program would have saved in a call."""
+        """Record the ms that a program would have saved in a call."""
         self.wide.add(gain, 0)
         found = self.sizes.get(about)
         if found is None:
@@ -107,7 +110,7 @@ class Account:
         found.add(gain, 0)
 
     def has_credit(self, about: Hashable, cost: float) -> bool:
-        """Return whether an offer for a call with these integers has its price, where a trace takes ``cost`` ms."""
+        """Return whether an offer for a call with these integers has earned its price, if a trace takes ``cost`` ms."""
         if self.wide.failures and self.served_again():
             self.wide.failures = 0
         own = self.sizes.get(about)
@@ -117,7 +120,7 @@ class Account:
         )
 
     def spent(self, about: Hashable, milliseconds: float) -> None:
-        """Record a trace that was paid for: credit starts anew, and it takes more to pay for the next one."""
+        """Record a trace that was paid for: credit starts at 0, and the next trace costs more credit."""
         self.cost = milliseconds
         for each in (self.wide, self.sizes.get(about)):
             if each is not None:
@@ -129,15 +132,15 @@ class Programs:
 
     Args:
         promise: the totals of the compiled function.
-        free: traces of one structure that need no credit; None where every miss is traced.
-        hits: returns how many calls were served by programs that were there, the one at hand among them.
-        accounted: whether what runs programs keeps its own account of these calls.
+        free: the number of traces of one structure that need no credit; None if every miss is traced.
+        hits: returns how many calls existing programs have served, including the present one.
+        accounted: whether runners of programs keep their own account of these calls.
 
     Attributes:
-        eager: ms of the calls that ran eagerly.
+        eager: the ms of the calls that ran eagerly.
         calls: their number.
-        others: the account that all structures without one of their own share.
-        warm: ms of the first of them, which loads kernels and makes the state of optimizers.
+        others: the account that all structures without an account of their own share.
+        warm: the ms of the first eager call, which loads kernels and makes the state of optimizers.
     """
 
     def __init__(
@@ -167,7 +170,7 @@ class Programs:
         return self.promise.room + SHARE * self.eager / self.calls * max(0, self._hits())
 
     def account(self, structure: Hashable, values: Hashable, special: tuple[int, ...] = ()) -> tuple[Account, Hashable]:
-        """Return the account for calls of a structure, and by what their integers are known there.
+        """Return the account for calls of a structure, and the key of their integers in that account.
 
         ``special`` holds the places of sizes that change and are 0 or 1 in the call.
         """
@@ -184,11 +187,11 @@ class Programs:
         return found, values
 
     def of(self, structure: Hashable) -> Account | None:
-        """Return the account that a structure has of its own."""
+        """Return a structure's own account, or None."""
         return self._accounts.get(structure)
 
     def _grows(self) -> bool:
-        """Return whether calls of more and more leaves were traced in a row, none of which served another call."""
+        """Return whether successive traces had more and more leaves each, and none served another call."""
         return self._grown >= GROWN and self._hits() - 1 == self._served
 
     # -- decisions
@@ -209,7 +212,7 @@ class Programs:
         )
 
     def learns(self) -> bool:
-        """Return whether the next call still tells which sizes change, where first calls run eagerly."""
+        """Return whether the next call runs eagerly to learn which sizes change, where first calls do so."""
         return not self.traces and (self.calls < 1 or (self.calls < LEARNING and self.eager - self.warm < LEARNING_MS))
 
     def why(self, account: Account, about: Hashable) -> str:
@@ -229,11 +232,11 @@ class Programs:
         return account.asked or self._cost(account) <= self.room
 
     def _cost(self, account: Account) -> float:
-        """Return the ms that a trace is expected to take: as the last one of the account, or of any."""
+        """Return the expected ms of a trace: those of the account's last trace, or of any last trace."""
         return account.cost or self.others.cost
 
     def rests(self, account: Account) -> bool:
-        """Return whether the state of programs is not to be compared yet for calls of this structure."""
+        """Return whether the state of programs is not yet to be compared again for calls of this structure."""
         return self.eager < account.next_look
 
     # -- records
@@ -260,13 +263,13 @@ class Programs:
         """Record a trace.
 
         Args:
-            account: of the call's structure.
+            account: the account of the call's structure.
             about: the call's integers.
-            milliseconds: what the trace took.
+            milliseconds: the ms that the trace took.
             constants: the integers that are constants of the program, each with its place.
-            served_again: returns whether its program has served other calls.
-            call: number of the call.
-            leaves: how many leaves the call has.
+            served_again: returns whether the program has served other calls.
+            call: the number of the call.
+            leaves: the number of the call's leaves.
         """
         self.promise.spend(milliseconds)
         if self._free is None:
@@ -282,12 +285,12 @@ class Programs:
         self.others.cost = milliseconds
         account.served_again, account.traces, self.traces = served_again, account.traces + 1, self.traces + 1
         account.next_look, account.looked = 0.0, max(account.looked, call)
-        served = self._hits() - 1  # the call that is asked about is none
+        served = self._hits() - 1  # without the present call
         self._grown = self._grown + 1 if leaves > self._leaves and served == self._served else 0
         self._leaves, self._served = leaves, served
 
     def refused(self, account: Account, about: Hashable, milliseconds: float) -> None:
-        """Record a trace that was refused."""
+        """Record a refused trace."""
         self.promise.spend(milliseconds)
         account.refused += 1
         self.traces += 1
@@ -296,17 +299,17 @@ class Programs:
         self.others.cost = milliseconds
 
     def compared(self, account: Account, milliseconds: float) -> None:
-        """Record what comparing the state took: the next comparison waits until eager calls have taken long enough."""
+        """Record the ms of comparing the state; the next comparison waits until eager calls have taken long enough."""
         account.next_look = self.eager + milliseconds / LOOKS
 
     def fruitless(self, account: Account, milliseconds: float, call: int, last_hit: int) -> bool:
         """Record that no program's state was the present one; return whether calls now run without comparing it.
 
         Args:
-            account: of the structure.
-            milliseconds: what comparing took.
-            call: number of the call.
-            last_hit: number of the last call of the structure that a program served.
+            account: the account of the structure.
+            milliseconds: the ms of the comparison.
+            call: the number of the call.
+            last_hit: the number of the last call of the structure that a program served.
         """
         if account is self.others:
             return False

@@ -1,4 +1,4 @@
-"""The bound that holds at every moment of a stream: time so far is at most a share above eager's, and a second."""
+"""The promise on overhead: at every moment, time so far is at most a share above eager's, plus a second."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import attrs
 __all__ = ["Promise"]
 
 SHARE = 0.2
-"""Part of eager's time so far that may be spent on top of it: the promise is .25, the rest is for estimates' errors."""
+"""The share of eager's time so far that may be spent on top of it: the promise is .25, the rest is for errors."""
 GRACE = 900.0
-"""ms that may be spent beyond that share: the promise is a second, the rest is for estimates' errors."""
+"""The ms that may be spent beyond that share: the promise is a second, the rest is for estimates' errors."""
 
 
 @attrs.define(eq=False)
 class Promise:
-    """Totals of the calls of one compiled function, all its programs together.
+    """The total times of one compiled function's calls, for all its programs together.
 
     Attributes:
-        eager: ms that eager would have taken for the calls so far, as estimated.
-        served: ms that the calls took as they were served, as estimated.
-        spent: ms spent on making offers: traces, captures, compilations.
+        eager: the estimated ms that eager would have taken for the calls so far.
+        served: the estimated ms that the calls took as they were served.
+        spent: the ms spent on making offers: traces, captures, compilations.
     """
 
     eager: float = 0.0
@@ -31,20 +31,20 @@ class Promise:
         self.eager = self.served = self.spent = 0.0
 
     def call(self, eager: float, served: float, times: int = 1) -> None:
-        """Record calls: ms that eager would have taken for one, and ms that one took."""
+        """Record similar calls: the ms that eager would have taken for one, and the ms that one took."""
         self.eager += eager * times
         self.served += served * times
 
     def spend(self, milliseconds: float) -> None:
-        """Record the price of something that was made."""
+        """Record the ms of making something."""
         self.spent += milliseconds
 
     @property
     def room(self) -> float:
-        """Return the ms that may be spent now without breaking the promise; negative where it is broken already."""
+        """Return the ms that may be spent now without breaking the promise; negative if it is broken already."""
         return (1 + SHARE) * self.eager + GRACE - self.served - self.spent
 
     @property
     def saved(self) -> float:
-        """Return the ms that offers have saved so far, without what making them took."""
+        """Return the ms that offers have saved so far, without the ms of making them."""
         return self.eager - self.served

@@ -1,4 +1,4 @@
-"""The buckets of one program as offers: which of them serves a call of some sizes, and which is to be made for it."""
+"""The buckets of one program as offers: the bucket that serves a call's sizes, and the bucket to make for it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from symshape.runtime.policy.ledger import Ledger, Offer, Quote
 __all__ = ["Answer", "Caps", "SizeOffers"]
 
 Caps = tuple[int, ...]
-"""A capacity for each symbol of a program, in the order of its symbols; the value itself where a symbol is exact."""
+"""A capacity for each symbol of a program, in the order of its symbols; for an exact symbol its value."""
 _WIDEST = "everything seen so far"
 MOST_OPEN = 4096
-"""Buckets that are not made and whose credit is remembered; the oldest are forgotten."""
+"""The number of unmade buckets whose credit is remembered; the oldest are forgotten."""
 
 
 @attrs.frozen
@@ -25,11 +25,11 @@ class Answer:
     """The bucket that serves a call.
 
     Attributes:
-        serves: capacities of the bucket; None where the call runs eagerly.
-        makes: capacities of the bucket that is to be made first; None where none is.
-        rest: calls alike that may be served the same way before one asks again.
-        credit: ms that the bucket to be made would have saved so far.
-        gain: ms that it saves in a call like this.
+        serves: the capacities of the bucket; None if the call runs eagerly.
+        makes: the capacities of the bucket to make first; None if none is.
+        rest: the number of similar calls that may be served the same way before the ledger is asked again.
+        credit: the ms that the bucket to make would have saved so far.
+        gain: the ms that it saves in a call like this.
     """
 
     serves: Caps | None
@@ -44,8 +44,8 @@ class SizeOffers:
 
     Args:
         ledger: the program's account.
-        estimates: the program's.
-        work: gives the work of a call of these sizes, or of a bucket of these capacities.
+        estimates: the program's estimates.
+        work: returns the work of a call of these sizes, or of a bucket of these capacities.
         words: names a bucket, for reports.
     """
 
@@ -69,15 +69,15 @@ class SizeOffers:
         times: int = 1,
         exact: Hashable = (),
     ) -> Answer:
-        """Account for calls of these sizes, and decide what serves them.
+        """Account for calls of these sizes, and decide which bucket serves them.
 
         Args:
-            sizes: of the call.
-            covering: buckets that are made and hold the call.
+            sizes: the sizes of the call.
+            covering: the existing buckets that hold the call.
             wanted: buckets that would hold the call, made or not, coarse ones first.
-            widest: the bucket that holds everything seen so far; what it is credited with goes on as it grows.
-            times: how many such calls there were since the last answer, this one among them.
-            exact: what calls have to have in common to share the widest bucket.
+            widest: the bucket that holds everything seen so far; its credit carries over as it grows.
+            times: the number of such calls since the last answer, including this one.
+            exact: the exact sizes that calls must have in common to share the widest bucket.
         """
         covering = [self._there(caps) for caps in covering]
         estimates, price = self._estimates, self._estimates.bucket_price()
@@ -96,13 +96,13 @@ class SizeOffers:
         return Answer(serves, capacities[made], decision.rest, decision.makes.credit, gain)
 
     def _there(self, caps: Caps) -> Caps:
-        """Note a bucket that was made for the user's sake."""
+        """Record a bucket that was made on the user's request."""
         if caps not in self._made:
             self._made[caps] = Offer(self._words(caps), 0.0, made=True)
         return caps
 
     def _offered(self, key: Hashable, caps: Caps, price: float) -> Offer:
-        """Return the offer of a bucket that is not made; that of the widest one is the same whatever it holds."""
+        """Return the offer of a bucket that is not made; the widest bucket has one offer for all its capacities."""
         found = self._open.get(key)
         if found is None:
             found = self._open[key] = Offer(self._words(caps), price)
@@ -117,9 +117,9 @@ class SizeOffers:
         return found
 
     def bought(self, caps: Caps, milliseconds: float) -> None:
-        """Record that a bucket was made, in so many ms, or is there for the user's sake.
+        """Record that a bucket was made in so many ms.
 
-        Buckets within it start anew: it saves from now on most of what they would have saved until now.
+        The credit of smaller buckets starts at 0: the new one saves from now on most of what they would have saved.
         """
         offer = Offer(self._words(caps), milliseconds)
         self._made[caps] = offer
@@ -143,16 +143,16 @@ class SizeOffers:
             milliseconds = 0.0
 
     def left(self, caps: Caps) -> None:
-        """Record that a bucket is there no more."""
+        """Record that a bucket was removed."""
         self._made.pop(caps, None)
 
     @property
     def offers(self) -> list[Offer]:
-        """Return the offers: those made, by what they saved; then the others, by their credit."""
+        """Return the offers: those made, by their savings; then the others, by their credit."""
         made = sorted(self._made.values(), key=lambda each: -each.saved)
         return [self._ledger.eager, *made, *sorted(self._open.values(), key=lambda each: -each.credit)]
 
 
 def _within(key: tuple[Hashable, ...], caps: Caps) -> bool:
-    """Return whether a bucket's sizes are part of another one's; the widest bucket has no sizes of its own."""
+    """Return whether a bucket's capacities are within another one's; False for the widest bucket."""
     return key[0] is not _WIDEST and all(isinstance(a, int) and a <= b for a, b in zip(key, caps, strict=True))
