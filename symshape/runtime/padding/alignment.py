@@ -1,8 +1,8 @@
-"""Products with weights whose sizes tensor cores do not like: made at the next multiple, and cut.
+"""Products with weights of sizes that are slow on tensor cores, computed at the next multiple and cut.
 
-On CUDA, half-precision matrix products have slow kernels alone where a row is no whole number of 16 bytes: a vocabulary
-of 50,257 words, a hidden size of 1,365.  In a padded program such weights and what they are multiplied with get zeros
-up to the next multiple at each replay (so that weights may change), which pays where there are enough rows.
+On CUDA, half-precision matrix products have only slow kernels if a row is not a whole number of 16 bytes: a vocabulary
+of 50,257 words, a hidden size of 1,365.  In a padded program such weights and their factors are extended with zeros to
+the next multiple at each replay (so that weights may change), which pays if there are enough rows.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ __all__ = ["align", "aligned", "worth_aligning"]
 _aten = torch.ops.aten
 _DEVICES = frozenset({"cuda"})
 _MULTIPLES = {torch.float16: 8, torch.bfloat16: 8}
-"""Of how many elements a row has to be made, by dtype: 16 bytes."""
-_ROWS = 256  # at fewer, a product waits for its weights to be read, not for arithmetic: a copy of them takes as long
-_LEAST = 128  # smaller weights are no work in any case
+"""The number of elements, by dtype, of which a row must be a multiple: 16 bytes."""
+_ROWS = 256  # with fewer rows a product is bound by reading its weights: a copy of them takes as long
+_LEAST = 128  # elements of a dimension: products with smaller weights take little time anyway
 
 
 @attrs.frozen
 class _Product:
-    """A product of ``left`` (rows, k) and a weight (k, n), or of a weight (n, k) turned.
+    """A product of ``left`` (rows, k) and a weight (k, n), or a transposed weight (n, k).
 
     Attributes:
         node: the op.
-        bias: what is added, of size n.
+        bias: the summand of size n, or None.
         weight: a parameter, or an argument whose sizes are the same in all calls.
-        more: zeros to be added to k and to n.
+        turned: whether the weight is transposed.
+        more: the zeros to add to k and to n.
     """
 
     node: Node
@@ -50,23 +51,23 @@ class _Product:
 
     @property
     def rows(self) -> int:
-        """The rows at the capacities."""
+        """The number of rows at the capacities."""
         found: int = self.left.spec.sizes[0]
         return found
 
 
 def worth_aligning(padded: PaddedGraph) -> frozenset[int]:
-    """Which of the products of a padded program are faster at other sizes, by number."""
+    """Return the numbers of the products of a padded program that are faster at aligned sizes."""
     return frozenset(number for number, each in enumerate(_products(padded)) if each.rows >= _ROWS)
 
 
 def aligned(padded: PaddedGraph) -> PaddedGraph:
-    """The padded program with those products at such sizes."""
+    """Return the padded program with all products aligned that are faster aligned."""
     return align(padded, worth_aligning(padded))
 
 
 def align(padded: PaddedGraph, chosen: Collection[int]) -> PaddedGraph:
-    """The padded program with these products, by number, at such sizes."""
+    """Return the padded program with these products, by number, at aligned sizes."""
     if not chosen:
         return padded
     graph = padded.graph
@@ -83,7 +84,7 @@ def align(padded: PaddedGraph, chosen: Collection[int]) -> PaddedGraph:
 
 
 def _products(padded: PaddedGraph) -> list[_Product]:
-    """The products of rows and weights in half precision at sizes that are no such multiples, in order."""
+    """Return the half-precision products of rows and weights whose sizes are not aligned, in order."""
     fixed = {each.value for each in padded.graph.lifted}
     fixed |= {
         each.value
@@ -121,20 +122,20 @@ def _product(node: Node, makers: Mapping[Value, Node], fixed: Collection[Value])
 
 
 def _turns(node: Node) -> bool:
-    """Whether a node answers a matrix with rows and columns exchanged."""
+    """Return whether a node transposes a matrix."""
     if node.op is _aten.permute.default:
         return list(node.args[1]) == [1, 0]
     return node.op is _aten.t.default
 
 
 class _Numbers:
-    """Makes tensors with numbers of their own."""
+    """A maker of tensors with unused numbers."""
 
     def __init__(self, first: int) -> None:
         self._next = first
 
     def like(self, value: Value, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Value:
-        """A tensor of other sizes."""
+        """Return a new tensor of these sizes with the dtype and device of ``value``."""
         strides = contiguous_strides(sizes) if strides is None else strides
         spec = TensorSpec(sizes, strides, 0, value.spec.dtype, value.spec.device)
         self._next += 1
@@ -144,7 +145,7 @@ class _Numbers:
 def _at_multiples(
     product: _Product, numbers: _Numbers, weights: dict[tuple[Value, tuple[int, ...]], Value]
 ) -> list[Step]:
-    """The steps of a product with zeros added; a weight that several products read gets them once."""
+    """Return the steps of a product with zeros added; a weight that several products read is extended once."""
     steps: list[Step] = []
 
     def call(op: OpOverload, made: Value, *args: Any, **kwargs: Any) -> Value:
@@ -152,7 +153,7 @@ def _at_multiples(
         return made
 
     def extended(value: Value, *more: int) -> Value:
-        """With zeros behind each dimension."""
+        """Return ``value`` with zeros after each dimension."""
         if not any(more):
             return value
         sizes = tuple(size + extra for size, extra in zip(value.spec.sizes, more, strict=True))

@@ -1,8 +1,8 @@
-"""A padded program that is derived once, and what it is at the capacities of each bucket.
+"""A padded program that is derived once, and its instances at the capacities of each bucket.
 
-The padding rules walk over a traced graph once, with capacities as formulas (``capacities.py``).  What they asked of
-the capacities and of the region is kept with the answers.  A region that answers alike gets the same program with the
-formulas evaluated, and no rule runs again.
+The padding rules walk over a traced graph once, with capacities as formulas (``capacities.py``).  Their questions
+about the capacities and the region are recorded with the answers.  A region with the same answers gets the same
+program with the formulas evaluated, and no rule runs again.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from symshape.runtime.padding.rewrites import Answered, Rewrite
 __all__ = ["MOST", "Blueprint", "Blueprints"]
 
 MOST = 8
-"""Blueprints of one program that are kept, each for other answers; and derivations with formulas that may fail."""
+"""The most blueprints of one program, each for other answers; also the most failed derivations with formulas."""
 
 Derive = Callable[[Region], PaddedGraph]
-"""Derives the padded program of a region; raises ``Refusal`` where an op refuses."""
+"""Derives the padded program of a region; raises ``Refusal`` if an op refuses."""
 
 
 _Metadata = tuple[Any, Any, Any, TensorSpec]
-"""Sizes, strides and storage offset, with holes, and what they are of."""
+"""Sizes, strides and storage offset, with holes, and the spec that they come from."""
 
 
 @attrs.frozen
 class _Number:
-    """Where an integer stands that follows the capacities: its place among the numbers."""
+    """A hole for an integer that depends on the capacities: its index among the numbers."""
 
     place: int
 
 
 @attrs.frozen
 class _Tensor:
-    """Where a tensor stands that differs from bucket to bucket: its place among these."""
+    """A hole for a tensor that differs from bucket to bucket: its index among these tensors."""
 
     place: int
 
@@ -57,7 +57,7 @@ class Blueprint:
 
     Args:
         made: the program, with capacities in its sizes and arguments.
-        capacities: what it asked of them.
+        capacities: the capacities, with the comparisons that the rules asked about.
         compiled: whether one function is to run the program at any capacities.
     """
 
@@ -78,13 +78,13 @@ class Blueprint:
         self._run = self._compiled(graph) if compiled else None
 
     def serves(self, region: Region) -> bool:
-        """Return whether the rules would make this program for a region, with its capacities."""
+        """Return whether the rules would make this program for a region, with the region's capacities."""
         own = self._made.region
         alike = region.exact == own.exact and region.caps.keys() == own.caps.keys()
         return alike and self._capacities.agree(region.caps) and region.answers_alike(own)
 
     def at(self, region: Region) -> PaddedGraph:
-        """Return the program for a region that it serves."""
+        """Return the program's instance for a region that it serves."""
         made, found = self._made, self._numbers.at(region.caps)
         tensors = _Tensors(self._tensors, self._specs, found)
         places = self._places
@@ -130,7 +130,7 @@ class Blueprint:
         return repair if text is repair.what else attrs.evolve(repair, what=text)
 
     def _note(self, value: Value) -> None:
-        """Notes a tensor, if its metadata follow the capacities."""
+        """Record a tensor if its metadata depend on the capacities."""
         spec = value.spec
         sizes, strides, offset = map(self._holes, (spec.sizes, spec.strides, spec.storage_offset))
         if sizes is spec.sizes and strides is spec.strides and offset is spec.storage_offset:
@@ -143,7 +143,7 @@ class Blueprint:
         self._tensors.append((value, place))
 
     def _step(self, node: Node) -> tuple[Node, Any]:
-        """Return a node, and its arguments, results and what it reads with holes; None where all buckets share it."""
+        """Return a node, with its arguments, results and reads with holes; None for those if all buckets share it."""
         for value in node.outputs:
             if value is not None:
                 self._note(value)
@@ -152,7 +152,7 @@ class Blueprint:
         return node, None if all(a is b for a, b in zip(parts, holes, strict=True)) else holes
 
     def _holes(self, arg: Any) -> Any:
-        """Return an argument with holes for what differs from bucket to bucket; itself where nothing does."""
+        """Return an argument with holes for parts that differ by bucket; the argument itself if none does."""
         kind = type(arg)
         if kind is Value:
             return self._places.get(arg, arg)
@@ -206,11 +206,11 @@ class Blueprint:
 
 
 class _Tensors(dict[int, Value]):
-    """The tensors of one instance, by their places: made when they are first asked for.
+    """The tensors of one instance, by index, each made at its first use.
 
     Args:
-        values: those that they stand for, each with the place of its metadata.
-        specs: metadata with holes: sizes, strides, offset, and what has the rest.
+        values: the blueprint's tensors, each with the index of its metadata.
+        specs: metadata with holes: sizes, strides, offset, and the spec with the rest.
         numbers: the integers of the instance.
     """
 
@@ -237,18 +237,18 @@ class Blueprints:
 
     Args:
         derive: derives the padded program of a region.
-        most: how many are kept; 0 for none, so that each program is derived with plain integers.
+        most: the most blueprints; 0 for none, so that each program is derived with plain integers.
         compiled: whether one function is to run each of them at any capacities.
 
     Attributes:
-        derived: how often the padding rules walked over the program.
+        derived: the number of times the padding rules walked over the program.
     """
 
     def __init__(self, derive: Derive, *, most: int = MOST, compiled: bool) -> None:
         self._derive = derive
         self._most = most
         self._compiled = compiled
-        self._known: list[Blueprint] = []  # the one that was used last is the first
+        self._known: list[Blueprint] = []  # the most recently used first
         self._failed = 0
         self.derived = 0
 
@@ -266,21 +266,21 @@ class Blueprints:
         return found.at(region)
 
     def _new(self, region: Region) -> Blueprint | None:
-        """Return a blueprint for a region and others that answer like it; None where there is none."""
+        """Return a blueprint for a region and others with the same answers; None if none can be derived."""
         if self._failed >= self._most:
             return None
         self.derived += 1
         capacities = Capacities(region.caps)
         try:
             made = self._derive(Region(region.given, region.exact, region.caps, capacities))
-        except Refusal:  # of this region, or of formulas: with plain integers it is known which
+        except Refusal:  # a rule refused the region, or the formulas: a run on plain integers decides which
             self._failed += 1
             return None
         return Blueprint(made, capacities, compiled=self._compiled)
 
 
 def _filled(arg: Any, numbers: Sequence[int], tensors: Mapping[int, Value]) -> Any:
-    """Return what was made with holes, with the integers and the tensors of a bucket."""
+    """Return an object with its holes filled by a bucket's integers and tensors."""
     kind = type(arg)
     if kind is _Tensor:
         return tensors[arg.place]

@@ -1,7 +1,7 @@
-"""Which capacities serve a call: geometric steps, as far as the guards of the entry allow.
+"""The choice of a bucket's capacities: geometric steps, as far as the guards of the entry allow.
 
-A bucket is the entry's guards and ``s <= capacity`` for each padded symbol, so that whoever is in a bucket satisfies
-the guards by construction.
+A bucket's guards are the entry's and ``s <= capacity`` for each padded symbol, so that each call in a bucket satisfies
+the entry's guards by construction.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from symshape.runtime.policy.nesting import fine_step_up, octave_up, step_up
 
 __all__ = ["bucket_guards", "capacities", "fine_step_up", "octave_up", "satisfies", "step_up"]
 
-_SEARCHED = 64  # how far a capacity is moved up to satisfy guards
-_NEAR = 2048  # and how far either way where steps do not fit together
+_SEARCHED = 64  # capacities tried above a step to satisfy guards
+_NEAR = 2048  # capacities tried on either side of a step that contradicts another symbol's
 
 
 def capacities(
@@ -26,10 +26,10 @@ def capacities(
     padded: Iterable[str],
     step: Callable[[int], int] = step_up,
 ) -> dict[str, int]:
-    """Capacities of the padded symbols that hold ``values`` and satisfy the conditions, as far up as a step.
+    """Return capacities of the padded symbols that hold ``values`` and satisfy the conditions, up to a step larger.
 
-    Where steps do not fit together, one of them gives way: a mask that is one longer than the cache before it has a
-    capacity that is one larger, whatever step it would have.  Where that helps nothing, a symbol gets its value.
+    Where steps contradict a condition, one of them gives way: a mask that is one longer than the cache before it has a
+    capacity that is one larger, whatever its step would be.  If that does not help, a symbol gets its exact value.
 
     >>> from guards import parse
     >>> capacities([parse("s0 % 8 == 0"), parse("s1 <= 100")], {"s0": 40, "s1": 99}, ["s0", "s1"])
@@ -44,10 +44,10 @@ def capacities(
 
 
 class _Fitting:
-    """Capacities on their way to satisfying conditions.
+    """The search for capacities that satisfy conditions.
 
     Attributes:
-        caps: as they are now.
+        caps: the present capacities.
     """
 
     def __init__(self, conditions: Iterable[Term], values: Mapping[str, int], caps: dict[str, int]) -> None:
@@ -70,7 +70,7 @@ class _Fitting:
         self._known = {**values, **caps}
 
     def fits(self) -> bool:
-        """Changes what has to be changed; whether nothing had to be, or nothing more can be."""
+        """Change capacities that violate conditions; return whether nothing was changed."""
         changed = False
         for term, names in self._conditions:
             if _holds(term, self._known):
@@ -85,11 +85,11 @@ class _Fitting:
         return not changed
 
     def _in_turn(self, names: Iterable[str]) -> list[str]:
-        """Which is to give way first: that which is in the fewest conditions, the last of these."""
+        """Return the symbols in the order in which they give way: in the fewest conditions first, of these the last."""
         return sorted(names, key=lambda name: (len(self._about[name]), -self._places[name]))
 
     def _gives_way(self, name: str) -> bool:
-        """Gives a symbol the nearest capacity that satisfies all conditions about it, once; False if there is none."""
+        """Set a symbol, once, to the nearest capacity that satisfies its conditions; return whether there is one."""
         if name in self._given_way:
             return False
         cap, value, about = self.caps[name], self._values[name], self._about[name]
@@ -109,7 +109,7 @@ class _Fitting:
 
 
 def satisfies(conditions: Iterable[Term], values: Mapping[str, int]) -> bool:
-    """Whether all conditions hold of these values."""
+    """Return whether all conditions hold for these values."""
     return all(_holds(term, values) for term in conditions)
 
 
@@ -121,7 +121,7 @@ def _holds(term: Term, values: Mapping[str, int]) -> bool:
 
 
 def bucket_guards(guards: GuardSet, exact: Mapping[str, int], caps: Mapping[str, int]) -> GuardSet:
-    """The guards of a bucket: those of the entry, a value for each exact symbol, a capacity for each padded one."""
+    """Return the guards of a bucket: those of the entry, exact symbols' values, and padded symbols' capacities."""
     own = [boolean.eq(arithmetic.symbol(name), value) for name, value in exact.items()]
     own += [boolean.le(arithmetic.symbol(name), cap) for name, cap in caps.items()]
     return GuardSet((*guards.guards, *(Guard(term) for term in own if term is not boolean.TRUE)), ranges=guards.ranges)

@@ -1,9 +1,10 @@
 """Capacities as formulas: the integers of a padded program that is made once and serves many buckets.
 
 A padding rule computes with capacities and compares them, and the program that it makes depends on the answers.  A
-:class:`Capacity` is such an integer with its formula.  It computes formulas.  A comparison is a :class:`Comparison`,
-which answers as the integers do and notes that it was asked, unless any capacities give this answer.  Where all that
-was noted has the same answers at other capacities, the rules make the same program there, with the formulas evaluated.
+:class:`Capacity` is an integer with its formula; arithmetic on it gives formulas.  A comparison gives a
+:class:`Comparison`, which answers like the integers and records the question, unless the answer holds for any
+capacities.  If all recorded questions have the same answers at other capacities, the rules make the same program
+there, with the formulas evaluated.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ __all__ = ["Capacities", "Capacity", "Comparison", "Operators", "text_of"]
 
 
 class Capacities:
-    """The capacities of one bucket, for a program that is to serve others.
+    """The capacities of one bucket, for a program that is to serve other buckets too.
 
-    An integer that is 0 or 1 in the bucket is this constant: the layout of a tensor is another one at these sizes.  It
-    is noted that it is one, and of all others that they are not.
+    An integer that is 0 or 1 in the bucket becomes that constant, since the layout of a tensor differs at these sizes.
+    The comparison with 0 and 1 is recorded for every integer.
 
     Args:
         caps: the capacity of each padded symbol in the bucket; formulas name it like the symbol.
@@ -41,7 +42,7 @@ class Capacities:
         self.decided: dict[Term, bool] = {}
 
     def of(self, term: Term) -> Any:
-        """Return a formula as a capacity, the same object for the same formula; an int where it is a constant."""
+        """Return a formula as a capacity, the same object for the same formula; an int if it is constant."""
         found = self._known.get(term)
         if found is None:
             found = self._known[term] = self._of(fold.substitute(term, self._small))
@@ -49,7 +50,7 @@ class Capacities:
 
     @property
     def terms(self) -> list[Term]:
-        """The formulas of all capacities that are no constants."""
+        """The formulas of all capacities that are not constant."""
         return [term for term, each in self._known.items() if type(each) is Capacity and each.term is term]
 
     def _of(self, term: Term) -> Any:
@@ -61,11 +62,11 @@ class Capacities:
         return self._known[term] if constant is None else constant
 
     def known(self, condition: Term) -> bool | None:
-        """Return whether a comparison holds for any capacities, or for none; None where they decide."""
+        """Return whether a comparison holds for any capacities, or for none; None if it depends on them."""
         return ask(self._facts, condition, effort=Effort.CHEAP)
 
     def decide(self, condition: Term) -> bool:
-        """Return whether a comparison holds in the bucket, and note it where the capacities decide."""
+        """Return whether a comparison holds in the bucket, and record it if it depends on the capacities."""
         if condition is boolean.TRUE or condition is boolean.FALSE:
             return condition is boolean.TRUE
         found = self.decided.get(condition)
@@ -76,7 +77,7 @@ class Capacities:
         return found
 
     def agree(self, caps: Mapping[str, int]) -> bool:
-        """Return whether all that was noted has the same answers at other capacities."""
+        """Return whether all recorded comparisons have the same answers at other capacities."""
         small = {name: cap for name, cap in caps.items() if cap < 2}
         if small != {symbol.name: cap.value for symbol, cap in self._small.items()}:
             return False
@@ -87,7 +88,7 @@ class Capacities:
 
 
 class Operators:
-    """The operators of an integer that is a formula; subclasses say what a formula and a comparison become."""
+    """The operators of an integer that is a formula; subclasses define the results of arithmetic and of comparisons."""
 
     __slots__ = ()
 
@@ -132,9 +133,9 @@ class Operators:
 
 
 class Capacity(Operators):
-    """An integer that follows the capacities: its formula, and its value in the bucket that a program is made for.
+    """An integer that depends on the capacities: its formula, and its value in the bucket that a program is made for.
 
-    Whoever needs the bare integer, to count to it or to look it up, has the program depend on that value.
+    Code that needs the bare integer, to count to it or to look it up, makes the program depend on that value.
     """
 
     __slots__ = ("_all", "term", "value")
@@ -197,7 +198,7 @@ class Capacity(Operators):
         return float(int(self))
 
     def __hash__(self) -> int:
-        return hash(int(self))  # a look-up asks what else it is equal to
+        return hash(int(self))  # a look-up compares with other keys, so it depends on the value
 
     def sym_max(self, other: Any) -> Any:
         """Return the larger of two integers."""
@@ -229,23 +230,23 @@ class Comparison:
 
     @property
     def hint(self) -> bool:
-        """Whether it holds in the bucket."""
+        """Return whether the comparison holds in the bucket."""
         return bool(self)
 
     def known(self) -> bool:
-        """Return whether it holds for any capacities."""
+        """Return whether the comparison holds for any capacities."""
         return self._all.known(self.term) is True
 
     def check(self, message: object) -> bool:
-        """Return whether it holds in the bucket."""
+        """Return whether the comparison holds in the bucket."""
         return bool(self)
 
     def guard_or_false(self) -> bool:
-        """Return whether it holds in the bucket."""
+        """Return whether the comparison holds in the bucket."""
         return bool(self)
 
     def sym_ite(self, then: Any, otherwise: Any) -> Any:
-        """Return the one integer where it holds, and else the other."""
+        """Return ``then`` if the comparison holds, else ``otherwise``."""
         return then if self else otherwise
 
     def __and__(self, other: Any) -> Any:
@@ -261,7 +262,7 @@ class Comparison:
 
 
 def text_of(term: Term) -> str:
-    """Return how a capacity is written in texts that are made with it; an instance writes its integer there."""
+    """Return the placeholder for a capacity in texts; an instance replaces it by the integer."""
     return f"<capacity {term}>"
 
 

@@ -1,4 +1,4 @@
-"""The padded program as it is collected: ops on tensors at their capacities, equal ones once, sizes as inputs."""
+"""The collection of a padded program: ops on tensors at their capacities, equal ops once, true sizes as inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _aten = torch.ops.aten
 
 @attrs.frozen
 class Repair:
-    """Something that was inserted: what, for which symbols, before which op, at which of the user's lines."""
+    """A repair that was inserted: its text, the symbols, the op that it precedes, and the user's line."""
 
     what: str
     symbols: frozenset[str]
@@ -41,7 +41,7 @@ class Called:
     """One call of an op that a rule asked for.
 
     Attributes:
-        form: a number for all that makes the call, but for its tensors; None if it is never the same as another.
+        form: a number for everything that defines the call except its tensors; None if the call is never shared.
         node: the call in the program.
     """
 
@@ -51,7 +51,7 @@ class Called:
 
 @attrs.frozen(eq=False)
 class Noted:
-    """A size that a rule read (with its tensor), or a repair that it noted (with its sizes)."""
+    """A true size that a rule read, with its tensor; or a repair that it recorded, with the repair's sizes."""
 
     size: Any = None
     outputs: tuple[Value, ...] = ()
@@ -60,20 +60,20 @@ class Noted:
 
 
 class Emission:
-    """A padded program in the making: an :class:`meta_fns.padding.padded.Emitter` for one op after the other.
+    """A padded program under construction: an :class:`meta_fns.padding.padded.Emitter` for one op after the other.
 
     Args:
-        device: where it computes.
-        apart: whether an op that was emitted before with the same arguments is emitted again.
+        device: the device that the program computes on.
+        apart: whether an op with the same arguments as an earlier one is emitted again instead of shared.
 
     Attributes:
-        nodes: what was emitted.
+        nodes: the emitted ops.
         sizes: the true sizes that the program reads, each a 0-d int64 tensor.
-        sources: by a tensor that was made, the node that it was made for.
-        repairs: what was inserted.
+        sources: for each tensor that was made, the traced node that it was made for.
+        repairs: the inserted repairs.
         op: the overload that is being padded.
         results: the true metadata of its results.
-        asked: what rules asked for since somebody emptied it.
+        asked: the requests of rules since the list was last emptied.
     """
 
     def __init__(self, device: torch.device, *, apart: bool = False) -> None:
@@ -92,16 +92,16 @@ class Emission:
         self.asked: list[Called | Noted] = []
 
     def begin(self, node: Node, op: OpOverload, results: tuple[TensorSpec | None, ...]) -> None:
-        """From now on ops are emitted for this node."""
+        """Begin to emit ops for this node."""
         self._source, self.op, self.results = node, op, results
 
     def value(self, spec: TensorSpec) -> Value:
-        """A tensor of the padded program, at its capacities."""
+        """Return a new tensor of the padded program, at its capacities."""
         self._numbers += 1
         return Value(self._numbers - 1, spec, object())
 
     def call(self, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-        """Emits an op; unless all are to stay apart, one that was emitted before with the same arguments is not again.
+        """Emit an op and return its results; an earlier call with equal arguments is shared, unless ``apart``.
 
         Raises:
             Refuse: the op does not take tensors of these capacities.
@@ -110,7 +110,7 @@ class Emission:
         form = op, _form(args, reads), _form(kwargs, reads)
         number = None
         found = None
-        if not self._apart and torch.Tag.nondeterministic_seeded not in op.tags:  # each of these draws other numbers
+        if not self._apart and torch.Tag.nondeterministic_seeded not in op.tags:  # each draw gives other numbers
             number = self._forms.setdefault(form, len(self._forms))
             found = self._emitted.get((number, *map(id, reads)))
         if found is None:
@@ -126,9 +126,9 @@ class Emission:
     def repeat(
         self, called: Called, reads: tuple[Value, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> tuple[Value | None, ...]:
-        """Emits a call like one before, on other tensors of the same metadata: its results.
+        """Emit a call like an earlier one, on other tensors of the same metadata; return its results.
 
-        ``kwargs`` are None where there is no tensor among them: they are as before, then.
+        ``kwargs`` are None if they contain no tensor: the earlier ones are used.
         """
         key = None if called.form is None else (called.form, *map(id, reads))
         found = None if key is None else self._emitted.get(key)
@@ -146,7 +146,7 @@ class Emission:
         return made.outputs
 
     def note(self, noted: Noted) -> tuple[Value, ...]:
-        """Reads a size as was done before, or notes a repair for the op of this moment: the size's tensor."""
+        """Repeat the reading of a size and return its tensor, or record a repair again for the present op."""
         if noted.repair:
             self.repaired(noted.repair, *noted.sizes)
             return ()
@@ -155,7 +155,7 @@ class Emission:
     def _inferred(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[list[TensorSpec | None], bool]:
-        if not op._schema.returns:  # all that it does is to refuse data
+        if not op._schema.returns:  # an op that only checks data
             return [None], True
         try:
             specs = meta_fns.infer(op, _specs(args), {name: _specs(arg) for name, arg in kwargs.items()})
@@ -166,7 +166,7 @@ class Emission:
         return [spec if isinstance(spec, TensorSpec) else None for spec in found], single
 
     def _emit(self, node: Node, specs: Sequence[TensorSpec | None]) -> Node:
-        """Puts a call into the program, with new results of these specs."""
+        """Append a call to the program, with new results of these specs."""
         node.outputs = outputs = tuple([None if spec is None else self.value(spec) for spec in specs])
         source = self._source
         if source is not None:
@@ -178,7 +178,7 @@ class Emission:
         return node
 
     def sharing(self, roots: Collection[Value]) -> set[Value]:
-        """The tensors that may lie in the memory of these: they, and views of them."""
+        """Return the tensors that may share memory with these: themselves, and views of them."""
         found = set(roots)
         for node in self.nodes:
             if not aliasing(node.op).is_functional and any(each in found for each in values_in(node.args)):
@@ -186,7 +186,7 @@ class Emission:
         return found
 
     def size(self, size: Any) -> Value:
-        """A true size as a 0-d int64 tensor: an input of the program, or a constant."""
+        """Return a true size as a 0-d int64 tensor: an input of the program, or a constant."""
         if isinstance(size, int):
             made: Value = self.call(_aten.scalar_tensor.default, size, dtype=torch.int64, device=self._device)
             return made
@@ -197,11 +197,11 @@ class Emission:
         return found
 
     def fraction(self, number: Fraction) -> Value:
-        """A floating-point number of the sizes, computed in the program as Python does, as a 0-d float64 tensor."""
+        """Return a float of the sizes as a 0-d float64 tensor, computed in the program as Python does."""
         return fraction(self, number, self._device)
 
     def repaired(self, repair: str, *sizes: Any) -> None:
-        """Notes that a repair was inserted for the op of this moment."""
+        """Record that a repair was inserted for the present op."""
         assert self._source is not None
         self.asked.append(Noted(repair=repair, sizes=sizes))
         symbols = frozenset(symbol.name for size in sizes if hasattr(size, "term") for symbol in size.term.symbols)
@@ -209,9 +209,12 @@ class Emission:
 
 
 def _form(arg: Any, reads: list[Value]) -> Any:
-    """What makes two arguments the same but for their tensors, which join ``reads``: type and sign of numbers.
+    """Return a key that is equal for arguments equal except for their tensors, which are appended to ``reads``.
 
-    Raises: Refuse for a size that a rule has left among them.
+    The key includes the type and the sign of numbers.
+
+    Raises:
+        Refuse: a rule has left a true size among the arguments.
     """
     if isinstance(arg, Value):
         reads.append(arg)

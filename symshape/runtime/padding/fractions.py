@@ -1,4 +1,4 @@
-"""Floating-point numbers of sizes, computed in a padded program: in float64, as Python computes them."""
+"""Floating-point numbers of sizes, computed in a padded program in float64, as Python computes them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ _KEEPING = frozenset(("from_int", "as_float"))
 
 
 def fraction(emit: Emitter, number: Fraction, device: torch.device) -> Value:
-    """The number as a 0-d float64 tensor.
+    """Return the number as a 0-d float64 tensor.
 
-    Raises: Refuse for one that Python refuses for some sizes (a division by zero, the logarithm of zero), and for one
-    with a function that is not known here.
+    Raises:
+        Refuse: Python raises for some sizes (a division by zero, the logarithm of zero), or the number has an
+            unsupported
+            function.
     """
     made: Value = _Computed(emit, number, device).of(number.formula)
     return made
 
 
 class _Computed:
-    """One number in the making."""
+    """One number under construction."""
 
     def __init__(self, emit: Emitter, number: Fraction, device: torch.device) -> None:
         self._emit = emit
@@ -49,7 +51,7 @@ class _Computed:
         self._device = device
 
     def of(self, operand: Operand) -> Any:
-        """A part of the number."""
+        """Return a part of the number as a tensor."""
         if isinstance(operand, Term):
             size = self._emit.size(self._number.region.amount(operand))
             return self._emit.call(_aten._to_copy.default, size, dtype=torch.float64)
@@ -63,7 +65,11 @@ class _Computed:
         return self._emit.call(_OPS[operand.op], *map(self.of, operand.args))
 
     def _check(self, term: FloatTerm) -> None:
-        """Raises: Refuse where Python may raise, or answer something else than torch."""
+        """Check that Python does not raise for this term, and returns the same number as torch.
+
+        Raises:
+            Refuse: it may not hold for some sizes.
+        """
         name, args = term.op, term.args
         fine = True
         if name == "truediv":
@@ -77,7 +83,7 @@ class _Computed:
             raise Refuse(f"{term} has no value for some sizes", self._number, remedy=remedy)
 
     def _least(self, operand: Operand) -> float:
-        """What a part of the number is at least, roughly: 1 for something above 0, 0, or -1 where it is not known."""
+        """Return a rough lower bound of a part of the number: 1 for positive, 0 for non-negative, -1 for unknown."""
         if isinstance(operand, Term):
             known = self._number.region.known_of_calls
             return 1 if known(boolean.ge(operand, 1)) else 0 if known(boolean.ge(operand, 0)) else -1

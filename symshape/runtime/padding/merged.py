@@ -1,9 +1,9 @@
-"""Dimensions of arguments that are products of sizes: which of the sizes is the outer one.
+"""The order of the sizes that an argument's dimension is a product of: which size is the outer one.
 
-A graph that is handed a tensor of ``batch * length`` rows (a backward pass, whose forward kept it) does not say in
-which order they were merged, but the views in it do: of that tensor, or of one that it meets in an op whose rows are
-the same.  Where they say nothing, the other tensors' sizes that stand apart do.  A wrong guess costs a refusal and
-never a wrong result: padding is where the axes say, whatever they say.
+A graph that receives a tensor of ``batch * length`` rows (a backward pass, whose forward saved it) does not say in
+which order they were merged, but views in the graph do: of that tensor, or of one with the same rows that an op
+combines with it.  Without such views, the order of separate sizes in other tensors decides.  A wrong guess costs a
+refusal and never a wrong result: padding is where the axes say, in any order.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Merged"]
 _aten = torch.ops.aten
 _VIEWS = (_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default, _aten._reshape_alias.default)
 _Rows = tuple[Value, Term]
-"""The dimension of a tensor that is as large as a product."""
+"""A dimension of a tensor whose size is a product: the tensor and the product."""
 _Votes = Counter[tuple[Term, Term]]
-"""How often one size was seen outside of another."""
+"""The number of times one size was seen outside of another, by pair."""
 
 
 class Merged:
-    """The order of the sizes that dimensions of a graph's arguments are products of."""
+    """The order of the sizes in products that are dimensions of a graph's arguments."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -40,7 +40,7 @@ class Merged:
         self._everywhere: _Votes = Counter()
 
     def parts(self, value: Value, size: Any) -> tuple[Term, ...]:
-        """The sizes whose product, the first slowest, a size is; empty for one that is no product of symbols."""
+        """Return the sizes whose product a size is, slowest first; empty if it is no product of symbols."""
         term = _product(size)
         if term is None:
             return ()
@@ -68,7 +68,7 @@ class Merged:
                 self._unite((*node.reads, *made))
 
     def _view(self, node: Node, made: Value) -> None:
-        """A view tells the order of the sizes that it merges, and of those that it takes apart."""
+        """Record the order of sizes that a view merges into a product, or splits a product into."""
         self._unite((node.args[0], made))
         for merged, other in ((made, node.args[0]), (node.args[0], made)):
             order = _apart(other)
@@ -78,7 +78,7 @@ class Merged:
                     self._votes.setdefault(self._class_of((merged, term)), Counter()).update(combinations(found, 2))
 
     def _unite(self, values: Sequence[Value]) -> None:
-        """The rows of these tensors are the same, where there are as many."""
+        """Record that dimensions of these tensors with the same product are the same rows."""
         assert self._classes is not None
         first: dict[Term, _Rows] = {}
         for value in values:
@@ -97,7 +97,7 @@ class Merged:
 
 
 def _product(size: Any) -> Term | None:
-    """The term of a size that is a product of symbols."""
+    """Return the term of a size that is a product of symbols, else None."""
     term = getattr(size, "term", size)
     if type(term) is not Term or term.op is not Op.MUL or any(each.op is not Op.SYMBOL for each in term.args):
         return None
@@ -109,6 +109,6 @@ def _products(value: Value) -> Iterator[Term]:
 
 
 def _apart(value: Value) -> Sequence[Term]:
-    """The symbols among the sizes of a tensor, in order."""
+    """Return the symbols among the sizes of a tensor, in order."""
     terms = (getattr(size, "term", size) for size in value.spec.sizes)
     return [term for term in terms if type(term) is Term and term.op is Op.SYMBOL]

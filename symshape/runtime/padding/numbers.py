@@ -13,7 +13,7 @@ __all__ = ["Numbers"]
 
 
 class Numbers:
-    """Collects sizes, and evaluates them for a call: one generated function, made when first asked.
+    """Integers of a padded program, evaluated together for a call by one generated function.
 
     >>> from guards import parse
     >>> numbers = Numbers()
@@ -29,7 +29,7 @@ class Numbers:
         self._compute: Callable[[Sequence[int]], tuple[int, ...]] | None = None
 
     def place(self, size: Any) -> int:
-        """Where the value of a size (an int, a term, or anything that stands for a term) is among the results."""
+        """Return the index of a size (an int, a term, or an object with a term) among the results, added if new."""
         if not isinstance(size, (int, Term)):
             size = size.term
         elif isinstance(size, bool):
@@ -41,11 +41,11 @@ class Numbers:
         return found
 
     def places(self, sizes: Sequence[Any]) -> tuple[int, ...]:
-        """:meth:`place` of each."""
+        """Return :meth:`place` of each size."""
         return tuple(map(self.place, sizes))
 
     def at(self, values: Mapping[str, int]) -> tuple[int, ...]:
-        """All of them, for these values of symbols.
+        """Return all integers, for these values of symbols.
 
         Raises:
             KeyError: a symbol has no value.
@@ -71,6 +71,6 @@ class Numbers:
 
 
 def _integer(term: Term, lines: StraightLine) -> str:
-    """A term that may be a truth value, as an integer."""
+    """Return the code of a term as an integer; a truth value is converted."""
     text = lines.expression(term)
     return f"int({text})" if term.op not in (Op.CONST, Op.SYMBOL, Op.ADD, Op.MUL) else text

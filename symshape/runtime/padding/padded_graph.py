@@ -1,4 +1,4 @@
-"""What planning comes to: a program on tensors at their capacities, or why there is none."""
+"""The result of planning: a program on tensors at their capacities, or a refusal with its reason."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["PaddedGraph", "Refusal"]
 
 @attrs.frozen
 class Refusal(Exception):
-    """Why a graph cannot be padded for a region.
+    """The reason why a graph cannot be padded for a region.
 
     Attributes:
-        op: the overload that refused; empty where it was no op.
+        op: the overload that refused; empty if no op did.
         where: the user's line.
-        reason: why.
-        remedy: what would make it possible; may be empty.
-        symbols: which of the padded symbols it concerns.
+        reason: the reason.
+        remedy: a change that would make it possible; may be empty.
+        symbols: the padded symbols concerned.
     """
 
     op: str
@@ -53,21 +53,20 @@ class PaddedGraph:
     """A program on tensors at their capacities.
 
     Attributes:
-        head: the graph of the program; without steps where ``late`` makes these.
-        axes: of each input of the program, which of its positions are valid.
+        head: the graph of the program; without steps if ``late`` makes them.
+        axes: for each input of the program, which of its positions are valid.
         sizes: the true sizes, as formulas, in the order of the inputs that hold them.
-        outputs: the tensors that it returns: by the value of the traced graph that one stands for, its place and what
-            is known of it.
-        region: the sizes that it serves.
-        repairs: what was inserted.
-        made_for: ``sources``, where ``late`` does not make them.
-        written: for each input that the program writes to, its place among the inputs and that of its new elements
-            among the tensors that are returned.
-        rewrites: the writes, in order, to inputs that it writes in parts: these are written again.
-        stored: the parameters and buffers that the program itself writes to, when all else is done.
-        run: runs the program op by op on its inputs, where that was compiled already for all capacities; else None.
-        formulas: the graph of which this is an instance, with the capacities as formulas; None where it is none.
-        late: makes the steps, when they are first asked for; None where they are there.
+        outputs: the returned tensors: for a value of the traced graph, its index and the padded tensor in its place.
+        region: the sizes that the program serves.
+        repairs: the inserted repairs.
+        made_for: ``sources``, if ``late`` does not make them.
+        written: for each input that the program writes to, its index, and that of its new elements among the returned
+            tensors.
+        rewrites: the writes to parts of inputs, in order, which are repeated on the arguments.
+        stored: the parameters and buffers that the program itself writes to at its end.
+        run: runs the program op by op on its inputs, if that was compiled for all capacities; else None.
+        formulas: the graph with the capacities as formulas, of which this is an instance; None if it is no instance.
+        late: makes the steps at their first use; None if they exist.
     """
 
     head: Graph
@@ -93,12 +92,12 @@ class PaddedGraph:
 
     @property
     def graph(self) -> Graph:
-        """Its inputs are those of the program at their capacities, then the true sizes as 0-d int64 tensors."""
+        """The whole graph; its inputs are the program's at their capacities, then true sizes as 0-d int64 tensors."""
         return self._whole[0]
 
     @property
     def sources(self) -> Mapping[Value, Node]:
-        """By a tensor that it makes, the node of the traced graph that it is made for."""
+        """The node of the traced graph for which each tensor of the program is made."""
         return self._whole[1]
 
     @property
@@ -113,11 +112,11 @@ class PaddedGraph:
 
     @property
     def known_sizes(self) -> dict[Value, Term]:
-        """What its inputs that hold true sizes stand for."""
+        """The true sizes as formulas, by the inputs that hold them."""
         holders = self.inputs[len(self.axes) :]
         return {each.value: term for each, term in zip(holders, self.sizes, strict=True)}
 
     @property
     def roots(self) -> list[Value]:
-        """Its inputs, parameters, buffers and constants."""
+        """The program's inputs, parameters, buffers and constants."""
         return [*(each.value for each in self.inputs), *(each.value for each in self.lifted)]

@@ -1,4 +1,4 @@
-"""Which symbols of a program are padded, and which keep their value because an op refused: tried until it goes."""
+"""The planning of a padded program: symbols that an op refuses become exact, until the program can be padded."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Plan:
     """A padded program for the sizes of one call and others like it.
 
     Attributes:
-        padded: the program; None where every symbol was refused.
-        results: from its tensors to the results of a call; None like the program.
-        exact: the symbols that keep their value.
-        caps: the capacities of the others.
+        padded: the program; None if every symbol was refused.
+        results: makes a call's results from the program's tensors; None if there is no program.
+        exact: the symbols that keep their value, with that value.
+        caps: the capacities of the other symbols.
         refusals: why a symbol is exact, by symbol.
     """
 
@@ -59,7 +59,7 @@ _CANDIDATES: WeakKeyDictionary[Program, frozenset[str]] = WeakKeyDictionary()
 
 
 def _sizing(program: Program) -> set[str]:
-    """Return the symbols in the sizes of what a program computes."""
+    """Return the symbols in the sizes of the tensors that a program computes."""
     specs = [getattr(each, "spec", None) for node in program.graph.nodes for each in node.outputs]
     sizes = [size for spec in specs if spec is not None for size in spec.sizes if not isinstance(size, int)]
     return {each.name for size in sizes for each in (size if isinstance(size, Term) else size.term).symbols}
@@ -67,7 +67,7 @@ def _sizing(program: Program) -> set[str]:
 
 @attrs.frozen
 class Choice:
-    """Which symbols keep their value, and the capacities of the others."""
+    """The values of exact symbols, and the capacities of padded ones."""
 
     exact: Mapping[str, int]
     caps: Mapping[str, int]
@@ -80,9 +80,9 @@ def choose(
     planned: Sequence[Mapping[str, int]] = (),
     step: Callable[[int], int] = step_up,
 ) -> Choice:
-    """The bucket of a call with these values of symbols, where some symbols are refused.
+    """Return the bucket of a call with these values of symbols, where some symbols are refused.
 
-    Of the ``planned`` capacities the first that hold the call and satisfy the guards; where none do, the next step up.
+    The first of the ``planned`` capacities that hold the call and satisfy the guards is chosen; else the next step up.
     """
     padded = sorted(candidates(program) - set(refused))
     exact = {name: value for name, value in values.items() if name not in padded}
@@ -97,7 +97,7 @@ def choose(
 
 
 def _conditions(program: Program, values: Mapping[str, int]) -> list[Term]:
-    """The guards on symbols that have a value before the program runs, and the least and most that these may be."""
+    """Return the guards and ranges of symbols that have a value before the program runs."""
     terms = [guard.term for guard in program.guards]
     for name, (low, high) in program.guards.ranges.items():
         symbol = arithmetic.symbol(name)
@@ -116,11 +116,11 @@ def plan(
     any_randomness: bool = False,
     blueprints: Blueprints | None = None,
 ) -> Plan:
-    """The padded program with as many symbols as possible, for a call with these values of symbols.
+    """Return the padded program with as many padded symbols as possible, for a call with these values of symbols.
 
     ``refusals`` are those of an earlier plan: their symbols are not tried again.  ``planned`` and ``step`` are as for
-    :func:`choose`.  ``any_randomness``: other random numbers than eager's will do.  ``blueprints`` are those of the
-    program, so that it is not derived for each plan.
+    :func:`choose`.  ``any_randomness``: the program may draw other random numbers than eager.  ``blueprints`` are
+    those of the program, so that it is not derived for each plan.
     """
     found = dict(refusals or {})
     terms = _conditions(program, values)
@@ -143,7 +143,7 @@ def plan(
 def blueprints_of(
     program: Program, *, any_randomness: bool = False, most: int = MOST, compiled: bool = False
 ) -> Blueprints:
-    """Return the blueprints of a program, none as yet; ``most`` and ``compiled`` are as for :class:`Blueprints`."""
+    """Return the empty blueprints of a program; ``most`` and ``compiled`` are as for :class:`Blueprints`."""
     graph = program.graph
     device, aliased = device_of(graph), aliased_storages(graph)
 
@@ -154,7 +154,7 @@ def blueprints_of(
 
 
 def left_out(refusals: Iterable[Refusal]) -> Left:
-    """What has to be left out of pieces so that they can be padded, as far as ops are to blame."""
+    """Return the ops to leave out of pieces so that the pieces can be padded, each with its fault."""
     return {
         (each.op, each.where): Fault(f"it cannot be padded ({each.reason})", each.remedy)
         for each in refusals
@@ -163,7 +163,7 @@ def left_out(refusals: Iterable[Refusal]) -> Left:
 
 
 def rows_of(made: Plan) -> tuple[Row, ...] | None:
-    """What becomes of each result where C++ can make them; None for a program with effects, too."""
+    """Return how C++ makes each result; None if it cannot, or the program has effects."""
     assert made.padded is not None
     assert made.results is not None
     effects = made.padded.written or made.padded.rewrites or made.padded.stored

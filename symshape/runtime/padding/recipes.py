@@ -1,6 +1,6 @@
-"""What padding rules made of one node, for other nodes like it: a model's layers are planned once, not layer by layer.
+"""Recipes: the ops that padding rules emit for one node, repeated for similar nodes, such as a model's layers.
 
-A rule is a function of the op, of its other arguments, of what is known of its tensors (their metadata in memory, axes,
+A rule is a function of the op, of its other arguments, of the facts about its tensors (their metadata in memory, axes,
 fills), of which of them are the same, and of the true metadata of its results.  Nodes that agree in all of these get
 the same ops on their own tensors.
 """
@@ -28,14 +28,14 @@ __all__ = ["Recipes"]
 
 @attrs.frozen
 class _Hole:
-    """Where a tensor stands in a call: the number of one of the node's own, or of one that was made for it."""
+    """A hole for a tensor in a recipe: the number of a tensor that the node reads, or of one that was made for it."""
 
     number: int
 
 
 @attrs.frozen(eq=False)
 class _Step:
-    """One emitted call: the call itself, with holes for its tensors, in order; no kwargs if no tensor is in them."""
+    """One emitted call, with holes for its tensors, in order; without kwargs if they contain no tensor."""
 
     called: Called
     args: tuple[Any, ...]
@@ -45,7 +45,7 @@ class _Step:
 
 @attrs.frozen(eq=False)
 class _Made:
-    """One result: the number of its tensor, what is known of it, and its mark."""
+    """One result: the number of its tensor, the axes and fills, and its mark."""
 
     number: int
     axes: tuple[Axis, ...]
@@ -56,7 +56,7 @@ class _Made:
 
 @attrs.frozen(eq=False)
 class _Recipe:
-    """What was emitted, noted and answered for a node."""
+    """The calls, sizes and repairs that were emitted for a node, and its results."""
 
     steps: Sequence[_Step | Noted]
     results: Sequence[_Made | None]
@@ -67,7 +67,7 @@ class Recipes:
 
     Args:
         graph: the traced program.
-        emission: where ops are put.
+        emission: receives the emitted ops.
     """
 
     def __init__(self, graph: Graph, emission: Emission) -> None:
@@ -78,11 +78,11 @@ class Recipes:
         self._marked: dict[int, tuple[Padded, int]] = {}
 
     def __contains__(self, node: Node) -> bool:
-        """Whether a node is of a kind that recipes are for: it writes to nothing, draws and binds nothing."""
+        """Return whether recipes apply to a node: it writes to nothing, draws nothing and binds nothing."""
         return node in self._forms
 
     def key(self, node: Node, reads: Sequence[Padded]) -> Any:
-        """What other nodes must agree in with this one, which reads these tensors; None for one of its own kind."""
+        """Return the key of a node that reads these tensors, equal for nodes with one recipe; None for no recipe."""
         form = self._forms.get(node)
         if form is None:
             return None
@@ -99,7 +99,7 @@ class Recipes:
             numbers = tuple(map(_number, (*spec.sizes, *spec.strides, spec.storage_offset)))
             memory = numbers, spec.dtype, spec.device, spec.layout
             mark = self._mark_of(memory, padded)
-            self._marked[id(padded)] = padded, mark  # held, so that its id stays its own
+            self._marked[id(padded)] = padded, mark  # kept alive, so that its id is not reused
             return mark
         return found[1]
 
@@ -109,7 +109,7 @@ class Recipes:
         return self._marks.setdefault((memory, axes, fills), len(self._marks))
 
     def follow(self, key: Any, node: Node, reads: Sequence[Padded]) -> list[Padded | None] | None:
-        """The results of a node by the recipe of one like it; None where there is none yet."""
+        """Return the results of a node by the recipe of a similar node; None if there is no recipe yet."""
         recipe = self._known.get(key)
         if recipe is None:
             return None
@@ -135,7 +135,7 @@ class Recipes:
     def learn(
         self, key: Any, reads: Sequence[Padded], emitted: Sequence[Called | Noted], results: Sequence[Any]
     ) -> None:
-        """Keeps what was emitted for a node, if it says on its own which tensors it is about."""
+        """Store the ops emitted for a node as a recipe, if each tensor in them can be identified in another node."""
         numbers: dict[int, int] = {}
         for place, padded in enumerate(reads):
             numbers.setdefault(id(padded.tensor), place)
@@ -158,7 +158,7 @@ class Recipes:
                 outputs = asked.outputs
             for value in outputs:
                 if value is not None and numbers.setdefault(id(value), count) < own:
-                    return  # what was made is one of the node's own tensors, by chance: which of them is meant later?
+                    return  # a result is by chance one of the node's own tensors: a later use would be ambiguous
                 count += 1
         made: list[_Made | None] = []
         for result in results:
@@ -173,7 +173,7 @@ class Recipes:
 
 
 def _number(size: Any) -> Any:
-    """Return an integer in memory as a part of a key; a capacity is one object for each formula."""
+    """Return an integer of a tensor's metadata as a part of a key; a capacity is one object for each formula."""
     return size if type(size) is int else (id(size),)
 
 
@@ -198,9 +198,9 @@ _forms: weakref.WeakKeyDictionary[Graph, dict[Node, int]] = weakref.WeakKeyDicti
 
 
 def _forms_of(graph: Graph) -> dict[Node, int]:
-    """For each node that recipes are for, a number that nodes share which differ in their tensors alone.
+    """Return a number for each node that recipes apply to, shared by nodes that differ only in their tensors.
 
-    Made once for a graph: it says nothing of sizes.
+    The numbers are computed once for a graph: they do not depend on sizes.
     """
     found = _forms.get(graph)
     if found is None:
@@ -230,7 +230,7 @@ def _argument_form(arg: Any) -> Any:
     if kind is Value:
         return Value
     if kind is Term or kind is FloatTerm:
-        return kind, id(arg)  # the graph holds it
+        return kind, id(arg)  # the graph keeps it alive
     if isinstance(arg, (list, tuple)):
         return kind, *map(_argument_form, arg)
     return kind, repr(arg)

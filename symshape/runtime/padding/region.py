@@ -21,14 +21,14 @@ __all__ = ["Amount", "Condition", "Extent", "Fraction", "Region"]
 
 
 class Condition:
-    """A condition on sizes.  It can be asked for what is known; its truth differs from call to call."""
+    """A condition on sizes.  Code can ask whether it is provable; its truth differs from call to call."""
 
     def __init__(self, region: Region, term: Term) -> None:
         self._region = region
         self._term = term
 
     def known(self) -> bool:
-        """Whether it holds for every size of the region, provably."""
+        """Return whether the condition provably holds for every size of the region."""
         return self._region.known(self._term)
 
     def __bool__(self) -> bool:
@@ -61,7 +61,7 @@ class Extent(Operators):
         return self._combined(division.mod, self, other)
 
     def sym_max(self, other: Any) -> Any:
-        """The larger of two sizes."""
+        """Return the larger of two sizes."""
         return self._combined(extremes.maximum, self, other)
 
     def __str__(self) -> str:
@@ -72,8 +72,9 @@ class Extent(Operators):
 
 
 class Amount(Extent):
-    """A number that differs from call to call and may be no size of a tensor: it is not known to be within 0 and what
-    it is at the capacities.
+    """A number that differs from call to call and may be no size of a tensor.
+
+    It is not known to be between 0 and its value at the capacities.
     """
 
     __slots__ = ("_why",)
@@ -85,7 +86,7 @@ class Amount(Extent):
 
     @property
     def capacity(self) -> int:  # type: ignore[override]
-        """Refused, with the reason."""
+        """Raise the reason why the number is no size."""
         raise self._why
 
     def __repr__(self) -> str:
@@ -103,12 +104,12 @@ class Fraction:
 
     @property
     def capacity(self) -> int:
-        """Refused: it is no size."""
+        """Raise: a fraction is no size."""
         raise Refuse("a fraction depends on the sizes", self)
 
     @property
     def term(self) -> Term:
-        """A formula with the symbols that it depends on."""
+        """A formula with the symbols that the number depends on."""
         return reduce(arithmetic.add, self.formula.symbols())
 
     def __str__(self) -> str:
@@ -121,14 +122,14 @@ class Region:
     """The values of symbols that a padded program serves.
 
     Args:
-        conditions: what holds of the symbols (an entry's guards).
-        exact: symbols with one value.
-        caps: symbols with all values from 0 to a capacity that the conditions allow; the capacities satisfy them.
+        conditions: the conditions that hold of the symbols (an entry's guards).
+        exact: the symbols with one value, and the value.
+        caps: the symbols with all values from 0 to a capacity that the conditions allow; the capacities satisfy them.
         capacities: makes the capacities of sizes, as formulas; None for plain integers.
 
     Attributes:
         given: the conditions, as they were given.
-        answers: what was asked of the region, with the answers.
+        answers: the questions that were asked of the region, with the answers.
     """
 
     def __init__(
@@ -158,11 +159,11 @@ class Region:
 
     @property
     def extents(self) -> tuple[Term, ...]:
-        """The formulas of the sizes that differ from call to call, in the order in which they were met."""
+        """The formulas of the sizes that differ from call to call, in the order of their first use."""
         return tuple(size.term for size in self._sizes.values() if isinstance(size, Extent))
 
     def known(self, condition: Term) -> bool:
-        """Whether a condition holds for every size of the region, provably."""
+        """Return whether a condition provably holds for every size of the region; record the question."""
         return self._answered("known", condition, self._known)
 
     def _known(self, condition: Term) -> bool:
@@ -176,31 +177,31 @@ class Region:
         return found
 
     def answers_alike(self, other: Region) -> bool:
-        """Return whether this region answers all that another one was asked as that one did."""
+        """Return whether this region gives the same answers to all questions that were asked of another one."""
         ask_again = {"known": self.known, "calls": self.known_of_calls, "size": self._outcome}
         return all(_same(ask_again[kind](term), answer) for (kind, term), answer in other.answers.items())
 
     def _outcome(self, term: Term) -> Any:
-        """Return what a formula is as a size: an int, the formula of an extent, or None where it is refused."""
+        """Return a formula's form as a size: an int, the formula of an extent, or None if it is refused."""
         if ("size", term) not in self.answers:
             with suppress(Refuse):
                 self.size(term)
         return self.answers["size", term]
 
     def at_capacities(self, size: Any) -> Any:
-        """Return a size of another region as one of this region, which answers alike."""
+        """Return a size of another region, with the same answers, as a size of this region."""
         return Extent(self, size.term, int(fold.evaluate(size.term, self.caps))) if type(size) is Extent else size
 
     def fixed(self, term: Term, value: int) -> bool:
-        """Whether a formula is this constant, and not only because the capacity is the least that a bound allows.
+        """Return whether a formula provably equals this constant, without the bounds on single symbols.
 
-        With ``s0 >= 2`` a capacity of 2 leaves one value.  As a size like any other it makes the program that other
-        capacities make, which one compilation serves.
+        With ``s0 >= 2`` a capacity of 2 leaves one value.  Treated as a varying size, it gives the same program as
+        other capacities, which one compilation serves.
         """
         return ask(self._unbounded, boolean.eq(term, value), effort=Effort.CHEAP, only=True) is True
 
     def known_of_calls(self, condition: Term) -> bool:
-        """Whether a condition holds for every call that is padded, provably: those with a size of 0 run op by op."""
+        """Return whether a condition provably holds for every padded call: calls with a size of 0 run op by op."""
         return self._answered("calls", condition, self._known_of_calls)
 
     def _known_of_calls(self, condition: Term) -> bool:
@@ -211,10 +212,10 @@ class Region:
         return ask(self._of_calls, term, effort=Effort.CHEAP, only=True) is True
 
     def size(self, term: Term | int) -> Any:
-        """A formula as a size: an int where it is the same for all, else an :class:`Extent`.
+        """Return a formula as a size: an int if it is the same for all calls, else an :class:`Extent`.
 
         Raises:
-            Refuse: it is not known to be within 0 and what it is at the capacities.
+            Refuse: the formula is not known to be between 0 and its value at the capacities.
         """
         if isinstance(term, int):
             return term
@@ -226,7 +227,7 @@ class Region:
         return found
 
     def amount(self, term: Term) -> Any:
-        """A formula as a number: like a size, but it may be negative, and larger than it is at the capacities."""
+        """Return a formula as a number: like a size, but it may be negative, or larger than at the capacities."""
         try:
             return self.size(term)
         except Refuse as refuse:
@@ -252,5 +253,5 @@ class Region:
 
 
 def _same(mine: Any, theirs: Any) -> bool:
-    """Return whether two answers are the same: terms are by identity."""
+    """Return whether two answers are the same; terms are compared by identity."""
     return mine is theirs or (type(mine) is type(theirs) is int and mine == theirs)

@@ -1,4 +1,4 @@
-"""What came of each symbol: padded, with the repairs that were inserted, or refused, by which op and why."""
+"""The padding report: for each symbol its capacity and the repairs inserted for it, or the op that refused, and why."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["PaddingReport", "SymbolPadding", "padding_of", "report_of"]
 
 @attrs.frozen
 class SymbolPadding:
-    """One symbol of a program.
+    """The padding of one symbol of a program.
 
     Attributes:
         name: the symbol.
-        capacity: up to which one program serves all its values; None where it is exact.
+        capacity: the largest value that one program serves; None for an exact symbol.
         fixed: whether the guards leave it one value.
-        repairs: what was inserted for it, in the order of the program.
-        refusal: why it keeps its exact value; None where it is padded, or is none that could be.
+        repairs: the repairs inserted for it, in the order of the program.
+        refusal: why it keeps its exact value; None if it is padded, or never could be.
     """
 
     name: str
@@ -38,7 +38,7 @@ class SymbolPadding:
 
     @property
     def padded(self) -> bool:
-        """Whether one program serves a range of its values."""
+        """Return whether one program serves a range of the symbol's values."""
         return self.capacity is not None
 
     def __str__(self) -> str:
@@ -58,12 +58,12 @@ class SymbolPadding:
 
 @attrs.frozen
 class PaddingReport:
-    """What came of the symbols of a program.
+    """The padding of a program's symbols.
 
     Attributes:
         symbols: by name.
-        pieces: where the program cannot be recorded whole, what came of each piece that can be; by which it is.
-        others: the pieces that run as they are, each with the reasons.
+        pieces: the reports of the recorded pieces, by piece, if the program cannot be recorded whole.
+        others: the pieces that run eagerly, each with the reasons.
     """
 
     symbols: Mapping[str, SymbolPadding]
@@ -72,7 +72,7 @@ class PaddingReport:
 
     @property
     def padded(self) -> tuple[str, ...]:
-        """The symbols that are padded."""
+        """The names of the padded symbols."""
         return tuple(name for name, each in self.symbols.items() if each.padded)
 
     def __str__(self) -> str:
@@ -88,12 +88,12 @@ class PaddingReport:
 
 
 def _place(name: str) -> int:
-    """Of a piece."""
+    """Return the number in the name of a piece."""
     return int(name.split()[1])
 
 
 def report_of(program: Program, made: Plan) -> PaddingReport:
-    """The report of a plan."""
+    """Return the report of a plan."""
     repairs = made.padded.repairs if made.padded is not None else ()
     found = {}
     for symbol in program.symbols.values():
@@ -108,9 +108,9 @@ def report_of(program: Program, made: Plan) -> PaddingReport:
 
 
 def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingReport:
-    """What padding makes of a program, tried at the capacities around its example call.
+    """Plan the padding of a program at the capacities around its example call, and return the report.
 
-    ``any_randomness``: other random numbers than eager's will do.
+    ``any_randomness``: the program may draw other random numbers than eager.
     """
     made = _example(program, any_randomness)
     left = left_out(made.refusals.values() if made.padded is None else ())
@@ -130,6 +130,6 @@ def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingRepo
 def _example(program: Program, any_randomness: bool) -> Plan:
     values = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
     if candidates(program):
-        with suppress(ValueError):  # no example of what data decides on
+        with suppress(ValueError):  # data-dependent sizes have no example
             return plan(program, values, any_randomness=any_randomness)
     return Plan(None, None, values, {}, {})

@@ -1,4 +1,4 @@
-"""From the tensors of a padded program to a call's own results: the valid part, with eager's sizes and strides."""
+"""The results of a call from the tensors of a padded program: the valid part, with eager's sizes and strides."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from symshape.runtime.padding.wide_copies import copied
 __all__ = ["Part", "Results", "aliased_storages", "amount"]
 
 Answer = Callable[[Sequence[torch.Tensor], Sequence[Any]], list[Any]]
-"""``answer(tensors, leaves)``: the flat results of a call."""
+"""``answer(tensors, leaves)`` returns the flat results of a call."""
 Lend = Callable[[torch.Tensor], torch.Tensor]
-"""A tensor for the caller over (or instead of) one that the next replay overwrites."""
+"""Returns a tensor for the caller over (or instead of) one that the next replay overwrites."""
 Maker = Callable[[Sequence[torch.Tensor], Sequence[Any]], torch.Tensor]
 MakerAt = Callable[[Sequence[int], Lend | None], Maker]
 
 
 def amount(size: Any, values: Mapping[str, int]) -> int:
-    """The value of a size: an int, a term, or anything that stands for a term."""
+    """Return the value of a size: an int, a term, or an object with a term."""
     if isinstance(size, int):
         return size
     found = fold.evaluate(size if isinstance(size, Term) else size.term, values)
@@ -42,11 +42,11 @@ def amount(size: Any, values: Mapping[str, int]) -> int:
 
 
 class Part:
-    """The valid part of tensors with these axes; a view where no dimension is made of several sizes.
+    """The valid part of tensors with these axes; a view if no dimension is a product of several sizes.
 
     Args:
-        axes: of the tensors, a dimension each.
-        numbers: where the sizes of a call are computed.
+        axes: the axes of the tensors, one for each dimension.
+        numbers: computes the sizes of a call.
     """
 
     def __init__(self, axes: Sequence[Axis], numbers: Numbers) -> None:
@@ -64,7 +64,7 @@ class Part:
         self._groups = tuple([len(axis) or 1 for axis in axes])
 
     def at(self, found: Sequence[int]) -> Callable[[torch.Tensor], torch.Tensor]:
-        """What answers the valid part in a call with these numbers."""
+        """Return the function that takes the valid part of a tensor in a call with these numbers."""
         cut = [(dim, found[place]) for dim, cap, place in self._padded if found[place] != cap]
         caps, whole = self._caps, None if self._whole is None else tuple([found[place] for place in self._whole])
 
@@ -77,42 +77,42 @@ class Part:
         return narrow
 
     def apart(self, buffer: torch.Tensor, found: Sequence[int]) -> torch.Tensor:
-        """The valid part of a tensor as a view: a dimension that is made of several sizes is split.
+        """Return the valid part of a tensor as a view, with dimensions that are products split into their sizes.
 
-        Where there is one, the tensor is contiguous.
+        If there are such dimensions, the tensor must be contiguous.
         """
         sizes = self._caps.copy()
         for dim, _, place in self._padded:
             sizes[dim] = found[place]
         if sizes != self._caps:
             strides = buffer.stride() if self._apart is None else self._strides
-            return buffer.as_strided(sizes, strides)  # one view, however many dimensions are narrower
+            return buffer.as_strided(sizes, strides)  # one view for any number of narrower dimensions
         return buffer if self._apart is None else buffer.view(sizes)
 
     @property
     def merged(self) -> bool:
-        """Whether a dimension is made of several sizes."""
+        """Return whether a dimension is a product of several sizes."""
         return self._apart is not None
 
     @property
     def split(self) -> Apart | None:
-        """How dimensions are made of several sizes, for C++; None where none is."""
+        """The split of dimensions that are products of several sizes, for C++; None if there are none."""
         return None if self._apart is None else (self._apart, tuple(self._caps), self._groups)
 
     def sizes_apart(self, found: Sequence[int]) -> tuple[int, ...]:
-        """The sizes of :meth:`apart`, where a dimension is made of several."""
+        """Return the sizes of the valid part, with dimensions that are products split into their sizes."""
         assert self._apart is not None
         return tuple([found[place] for place in self._apart])
 
 
 def aliased_storages(graph: Graph) -> frozenset[int]:
-    """Ids of the storages of arguments, parameters and buffers: what lies there is answered from the call's own."""
+    """Return the ids of storages of arguments, parameters and buffers: results there use the call's own tensors."""
     roots = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted if not each.constant)]
     return frozenset(id(value.storage) for value in roots)
 
 
 class Layout:
-    """Sizes and strides, in elements, and the storage offset of a result in one call."""
+    """The sizes and strides, in elements, and the storage offset of a result in one call."""
 
     __slots__ = ("offset", "plain", "sizes", "strides")
 
@@ -123,19 +123,19 @@ class Layout:
         self.plain = not offset and 0 not in strides
 
     def view(self, tensor: torch.Tensor, offset: int) -> torch.Tensor:
-        """The same layout over a tensor's memory, from ``offset`` on."""
+        """Return a view with this layout over a tensor's memory, from ``offset`` on."""
         return tensor.as_strided(self.sizes, self.strides, offset)
 
     @property
     def end(self) -> int:
-        """Where its last element ends in memory."""
+        """The end of the last element in memory, in elements."""
         if 0 in self.sizes:
             return 0
         return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
 
     @property
     def dense(self) -> bool:
-        """Whether its elements fill memory from its start to its end, each once."""
+        """Return whether the elements fill memory from its start to their end, each exactly once."""
         reach = 1
         for stride, size in sorted(zip(self.strides, self.sizes, strict=True)):
             if size != 1 and stride != reach:
@@ -144,7 +144,7 @@ class Layout:
         return not self.offset
 
     def holding(self, part: torch.Tensor) -> torch.Tensor:
-        """A fresh tensor of this layout with the elements of ``part``."""
+        """Return a new tensor of this layout with the elements of ``part``."""
         if self.plain:
             made = torch.empty_strided(self.sizes, self.strides, dtype=part.dtype, device=part.device)
             return copied(made, part)
@@ -153,7 +153,7 @@ class Layout:
         return self.view(memory, self.offset)
 
     def fill(self, memory: torch.Tensor, part: torch.Tensor) -> None:
-        """Puts the elements of ``part`` where they lie in memory of this layout; repeated ones once."""
+        """Copy the elements of ``part`` to their places in memory of this layout; repeated ones once."""
         if 0 in self.sizes:
             return
         repeated = [stride == 0 for stride in self.strides]
@@ -168,15 +168,15 @@ class LayoutOf:
 
     Args:
         value: the value.
-        numbers: where the sizes of a call are computed.
-        base: what its offset counts from: an argument; None for the start of the memory.
+        numbers: computes the sizes of a call.
+        base: the argument relative to whose offset the value's is; None for the start of the memory.
 
     Attributes:
-        sizes: their places among the numbers.
-        strides: theirs.
-        plain: whether its offset is 0 in every call.
-        offset: the place of its offset.
-        base: the place of what that counts from; None for the start of the memory.
+        sizes: the indices of the sizes among the numbers.
+        strides: the indices of the strides.
+        plain: whether the offset is 0 in every call.
+        offset: the index of the offset.
+        base: the index of the base's offset; None for the start of the memory.
     """
 
     def __init__(self, value: Value, numbers: Numbers, base: Value | None = None) -> None:
@@ -188,14 +188,14 @@ class LayoutOf:
         self.base = None if base is None else numbers.place(base.spec.storage_offset)
 
     def at(self, found: Sequence[int]) -> Layout:
-        """The layout in a call with these numbers."""
+        """Return the layout in a call with these numbers."""
         offset = found[self.offset] - (0 if self.base is None else found[self.base])
         sizes, strides = tuple([found[i] for i in self.sizes]), tuple([found[i] for i in self.strides])
         return Layout(sizes, strides, offset)
 
 
 Computed = tuple[Part, LayoutOf, int]
-"""Of a computed result: its valid part, its layout, and its place among the tensors of the padded program."""
+"""A computed result: its valid part, its layout, and its index among the tensors of the padded program."""
 
 
 def _refused(reason: str, symbols: frozenset[str]) -> Refusal:
@@ -203,19 +203,19 @@ def _refused(reason: str, symbols: frozenset[str]) -> Refusal:
 
 
 class Results:
-    """Makes the flat results of calls from the tensors of a padded program.
+    """The maker of a call's flat results from the tensors of a padded program.
 
     Args:
         graph: the traced program.
-        outputs: for each computed result, its place among the tensors of the padded program, and its axes.
+        outputs: for each computed result, its index among the tensors of the padded program, and the padded tensor.
         symbols: the padded symbols.
-        read: what the padded program reads and never writes: it is copied whatever happens.
+        read: values that the padded program reads and never writes: results in their memory are always copied.
 
     Attributes:
-        numbers: the integers of results; whoever needs more of them in a call adds them before the first one.
+        numbers: the integers of results; other code adds its own before the first call.
 
     Raises:
-        Refusal: one is a view of an argument, or of another result, under another dtype.
+        Refusal: a result is a view of an argument, or of another result, under another dtype.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class Results:
                     raise _refused("one is a view of another one under another dtype", symbols)
         self.numbers = Numbers()
         self._makers: list[MakerAt] = []
-        self._order: list[tuple[int, Any]] = []  # which made tensor, or (-1) which value
+        self._order: list[tuple[int, Any]] = []  # for each result: a made tensor's index, or -1 and the value
         together = [values for values in sharing.values() if len(values) > 1]
         self._memories = [_Memory([self._computed(value) for value in values]) for values in together]
         self._shared = [id(values[0].storage) for values in together]
@@ -258,10 +258,10 @@ class Results:
             self._order.append((places[each], None))
 
     def at(self, values: Mapping[str, int], found: Sequence[int], lend: Lend | None = None) -> Answer:
-        """The answer of calls with these sizes: ``answer(tensors, leaves)`` gives their flat results.
+        """Return the function for calls with these sizes: ``answer(tensors, leaves)`` returns their flat results.
 
-        ``found`` is what :attr:`numbers` come to.  With ``lend`` what is computed is not copied: the results are the
-        valid parts of what it makes of the tensors.
+        ``found`` are the values of :attr:`numbers`.  With ``lend`` computed tensors are not copied: the results are
+        the valid parts of what ``lend`` makes of the tensors.
         """
         makers = [maker_at(found, lend) for maker_at in self._makers]
         memories = [memory.at(found) for memory in self._memories]
@@ -276,13 +276,13 @@ class Results:
         return answer
 
     def _known(self, known: Any, values: Mapping[str, int]) -> Any:
-        """A result that is no tensor."""
+        """Return a result that is no tensor."""
         if isinstance(known, Term):
             return fold.evaluate(known, values)
         return known.evaluate(values) if isinstance(known, FloatTerm) else known
 
     def rows(self) -> tuple[Row, ...] | None:
-        """What becomes of each result; None where one is a float of the sizes, a truth, or a view of a parameter."""
+        """Return how each result is made; None if one is a float or truth value of sizes, or a view of a parameter."""
         found: list[Row] = []
         first: dict[Any, int] = {}
         memories: dict[int, int] = {each: place for place, each in enumerate(self._shared)}
@@ -297,7 +297,7 @@ class Results:
         return tuple(found)
 
     def _row(self, each: Any, memories: dict[int, int]) -> Row | None:
-        """The row of one result; ``memories``, which are numbered, are those that several share or that have a gap."""
+        """Return the row of one result; ``memories`` numbers memories with several results or with a gap."""
         if isinstance(each, Term) and not each.is_bool:
             return number(self.numbers.place(each))
         if not isinstance(each, Value):
@@ -318,7 +318,7 @@ class Results:
         return part(place, layout_of.sizes, layout_of.strides, valid.split, memory)
 
     def _maker(self, value: Value) -> MakerAt:
-        """What makes the maker of a result for a call."""
+        """Return the function that prepares the making of a result for the numbers of a call."""
         own, lifted = self._inputs.get(id(value.storage)), self._lifted.get(id(value.storage))
         if own is not None:
             position = own.position
@@ -339,13 +339,13 @@ class Results:
 
 
 class _Memory:
-    """Results that share one memory: all of it is copied, once where one of them fills it."""
+    """Results that share one memory: all of it is copied, in one copy if one of them fills it."""
 
     def __init__(self, computed: Sequence[Computed]) -> None:
         self._computed = computed
 
     def at(self, found: Sequence[int]) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
-        """What makes the results of a call with these numbers."""
+        """Return the function that makes the results of a call with these numbers."""
         rows = [(part.at(found), layout_of.at(found), place) for part, layout_of, place in self._computed]
         layouts = [layout for _, layout, _ in rows]
         end = max(layout.end for layout in layouts)
@@ -375,13 +375,13 @@ def _view_of_parameter(
     layout_of: LayoutOf, tensor: torch.Tensor, cut: bool, found: Sequence[int], lend: Lend | None
 ) -> Maker:
     layout = layout_of.at(found)
-    return lambda tensors, leaves: layout.view(tensor.detach() if cut else tensor, layout.offset)  # where it lies now
+    return lambda tensors, leaves: layout.view(tensor.detach() if cut else tensor, layout.offset)  # its memory now
 
 
 def _copy(
     part: Part, layout_of: LayoutOf, place: int, may_lend: bool, found: Sequence[int], lend: Lend | None
 ) -> Maker:
-    """A copy of the valid part of a computed tensor, or the part itself where it may be lent."""
+    """Return the maker of a copy of a computed tensor's valid part, or of the part itself if it may be lent."""
     narrow = part.at(found)
     if lend is not None and may_lend:
         return lambda tensors, leaves: narrow(lend(tensors[place]))

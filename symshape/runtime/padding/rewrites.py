@@ -1,9 +1,9 @@
-"""What a program writes into parts of its arguments: written again into the caller's own, in place of all of them.
+"""Writes of a program into parts of its arguments, repeated on the caller's tensors instead of whole copies.
 
-A step of decoding writes one row of a cache.  The padded program computes the whole new cache, since it reads it; what
-goes back to the caller is the row: the same op on the caller's tensor, with the valid part of what the program wrote.
-That is right whatever the op's arguments are, because it is what the program itself does, and only for ops that copy or
-fill: what they write is no rounding away from what the program went on with.
+A step of decoding writes one row of a cache.  The padded program computes the whole new cache, since it reads it.
+Only the row goes back to the caller: the same op on the caller's tensor, with the valid part of the written elements.
+That is right for any arguments of the op, because the program itself does the same.  It is done only for ops that copy
+or fill: their results are exactly the elements that the program went on with, without another rounding.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from symshape.runtime.padding.versions import Versions
 __all__ = ["Answered", "Rewrite", "Rewrites"]
 
 _PARTIAL = frozenset(f"aten::{name}" for name in ("index_copy_", "index_put_", "index_fill_"))
-"""Ops that write a part of their tensor."""
+"""The ops that write a part of their tensor."""
 _WHOLE = frozenset(f"aten::{name}" for name in ("copy_", "fill_", "zero_"))
-"""Ops that write all of a tensor: of use where that is a part of the argument."""
+"""The ops that write all of a tensor: usable if that tensor is a part of the argument."""
 _PARTS = frozenset(f"aten::{name}" for name in ("slice", "select", "narrow"))
 _TURNS = frozenset(f"aten::{name}" for name in ("transpose", "permute", "t", "unsqueeze", "alias", "detach"))
 _MOST = 8
-"""Writes to one argument beyond which all of it is copied."""
+"""The number of writes to one argument beyond which all of it is copied."""
 
 
 @attrs.frozen
 class Answered:
-    """A tensor that a padded program answers: its place among them, and which part of it is valid."""
+    """A tensor that a padded program returns: its index among the results, and the axes with its valid part."""
 
     place: int
     axes: tuple[Axis, ...] = attrs.field(eq=False)
@@ -47,11 +47,12 @@ class Rewrite:
     """One write into a part of an argument.
 
     Attributes:
-        place: of the argument among the inputs.
-        views: which part of it: ops, each with what follows its tensor.
-        op: what writes.
-        args, kwargs: what follows the tensor: formulas for sizes, and for tensors ``Padded``, or ``Answered`` once it
-            is known which the program answers.
+        place: the index of the argument among the inputs.
+        views: the view ops that lead to the part, each with its other arguments.
+        op: the op that writes.
+        args, kwargs: the op's other arguments: formulas for sizes, and for tensors ``Padded``, or ``Answered`` once
+            their
+            indices among the results are known.
     """
 
     place: int
@@ -61,11 +62,11 @@ class Rewrite:
     kwargs: Mapping[str, Any]
 
     def tensors(self) -> list[Any]:
-        """The tensors that it reads."""
+        """Return the tensors that the write reads."""
         return [each.tensor for each in _leaves((self.args, tuple(self.kwargs.values()))) if isinstance(each, Padded)]
 
     def answered_from(self, first: int) -> Rewrite:
-        """The same for a program that answers its tensors one after the other from this place on."""
+        """Return the write for a program that returns its tensors one after the other from this index on."""
         places = count(first)
         args = _answered(self.args, places)
         return attrs.evolve(
@@ -73,17 +74,17 @@ class Rewrite:
         )
 
     def outline(self) -> Any:
-        """What is the same for all capacities."""
+        """Return the parts of the write that are the same for all capacities."""
         leaves = _leaves((self.args, tuple(self.kwargs.values())))
         return self.place, self.op, [each.place for each in leaves if isinstance(each, Answered)]
 
 
 class Rewrites:
-    """Collects the writes into arguments as they come.
+    """The collected writes into arguments.
 
     Args:
         graph: the traced program.
-        versions: what its values hold.
+        versions: the present contents of its values.
     """
 
     def __init__(self, graph: Graph, versions: Versions) -> None:
@@ -94,7 +95,7 @@ class Rewrites:
         self._whole: set[int] = set()
 
     def note(self, node: Node, written: Sequence[Value]) -> None:
-        """A node that is about to write to these values."""
+        """Record that a node is about to write to these values."""
         places = [place for each in written if (place := self._storages.get(id(each.storage))) is not None]
         if not places:
             return
@@ -105,7 +106,7 @@ class Rewrites:
             self._found.append(made)
 
     def _rewrite(self, node: Node, value: Value) -> Rewrite | None:
-        """The write, if it is one into a part of an argument by an op that copies."""
+        """Return the write if a copying op writes a part of an argument, else None."""
         name = node.op._schema.name
         chain = self._versions.views_of(value)
         base = chain[-1].args[0] if chain else value
@@ -130,7 +131,7 @@ class Rewrites:
         return type(arg)([self._now(each) for each in arg]) if isinstance(arg, (list, tuple)) else arg
 
     def of(self, written: Iterable[Value]) -> tuple[Rewrite, ...]:
-        """The writes, in order, to those of these arguments that nothing else is written to."""
+        """Return the writes, in order, to those of these arguments that can be rewritten completely."""
         places = {self._places[value] for value in written} - self._whole
         return tuple(each for each in self._found if each.place in places)
 
@@ -150,5 +151,5 @@ def _answered(arg: Any, places: Iterator[int]) -> Any:
 
 
 def _unknown(arg: Any) -> bool:
-    """Whether an argument has what cannot be told for a call."""
+    """Return whether an argument contains a float formula or an unread value, which are unknown in a call."""
     return any(type(each) is FloatTerm or type(each) is Value for each in _leaves(arg))

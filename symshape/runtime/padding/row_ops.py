@@ -1,4 +1,4 @@
-"""Ops of tensors whose rows count: which of them make each row of the same row, and which read and write rows."""
+"""Properties of ops on tensors with rows: which compute each row from the same row, and which read or write rows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ALONG = frozenset(
         *(_aten.unbind.int, _aten.glu.default),
     )
 )
-"""Ops along one dimension, which stands in the second place (the third of ``split``'s); rows are kept by the others."""
+"""The ops along one dimension, their second argument (the third of ``split``); they keep rows of other dimensions."""
 _REDUCTIONS = frozenset((_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default))
 
 
 def index_of(node: Node) -> Value | None:
-    """The one vector that a tensor is read or written at, along its first dimension."""
+    """Return the only index vector at which rows of a tensor are read or written, else None."""
     if node.op is _aten.index_select.default:
         return node.args[2] if node.args[1] == 0 and rank_of(node.args[2]) == 1 else None
     first, *more = node.args[1] or (None,)
@@ -33,7 +33,7 @@ def index_of(node: Node) -> Value | None:
 
 
 def counts(node: Node) -> bool:
-    """Whether a node makes 0, 1, 2 and so on."""
+    """Return whether a node makes the numbers 0, 1, 2 and so on."""
     return node.op is _aten.arange.default or (
         node.op in (_aten.arange.start, _aten.arange.start_step)
         and node.args[0] == 0
@@ -42,12 +42,12 @@ def counts(node: Node) -> bool:
 
 
 def keeps_rows(node: Node, first: Value) -> bool:
-    """Whether an op of one tensor, or of several with its rows, makes each row of the same row."""
+    """Return whether an op whose only tensor is ``first`` computes each row from the same row."""
     op, rank, rest = node.op, rank_of(first), node.args[1:]
     if len(node.reads) != 1:
         return False
     if op in SHAPES:
-        return True  # as many rows as before: each has its elements
+        return True  # the number of rows is unchanged, so each row keeps its elements
     if op is _aten.unsqueeze.default:
         return bool(rest[0] % (rank + 1) != 0)
     if op in _REDUCTIONS:
@@ -65,22 +65,22 @@ def keeps_rows(node: Node, first: Value) -> bool:
 
 
 def along_last(node: Node, rank: int) -> bool:
-    """Whether ``topk`` or ``sort`` is along the last dimension."""
+    """Return whether ``topk`` or ``sort`` is along the last dimension."""
     return bool(arguments_by_name(node).get("dim", -1) % rank == rank - 1)
 
 
 def rank_of(value: Any) -> int:
-    """The number of dimensions; -1 of what is no tensor."""
+    """Return the number of dimensions; -1 if the value is no tensor."""
     return len(value.spec.sizes) if type(value) is Value else -1
 
 
 def is_one(size: Any) -> bool:
-    """Whether a size is 1 in every call."""
+    """Return whether a size is 1 in every call."""
     return type(size) is int and size == 1
 
 
 def same_size(a: Any, b: Any) -> bool:
-    """Whether two sizes are the same formula."""
+    """Return whether two sizes are the same formula."""
     if isinstance(a, int) or isinstance(b, int):
         return type(a) is type(b) and bool(a == b)
     return getattr(a, "term", a) is getattr(b, "term", b)

@@ -1,11 +1,11 @@
-"""One padded program for all capacities: the integers in it that follow the capacities, as formulas of them.
+"""One padded program for all capacities, with formulas in place of the integers that depend on the capacities.
 
 A padded program is made for one bucket, with the capacities as plain integers in its arguments.  Programs of other
 buckets mostly differ in these integers alone, so that one compilation with symbolic sizes can serve them all.  The
 formulas are guessed by comparing programs made at a few capacities, and never trusted: a bucket is served only if its
-own program, op by op and integer by integer, is what the formulas come to at its capacities.  The programs that are
-compared compute equal parts each for itself (``pad(…, apart=True)``): else two capacities that happen to be equal would
-give a program another form.
+own program, op by op and integer by integer, equals the formulas' values at its capacities.  The compared programs
+compute equal parts separately (``pad(…, apart=True)``): otherwise two capacities that happen to be equal would change
+the form of a program.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from symshape.torch_internals import pytree
 __all__ = ["Template", "generalise"]
 
 Pad = Callable[[Region], PaddedGraph]
-"""Makes the padded program for a region."""
+"""Makes the padded program of a region."""
 
 _aten = torch.ops.aten
 _PROBES = (2, 3, 5, 4, 7, 6, -2, 9, -4, 8)
-"""Multiples of a bucket's capacities, tried in turn (a negative one divides); the next symbol starts one later.
+"""The multiples of a bucket's capacities that are tried (a negative one divides); the next symbol starts one later.
 
-Whole multiples keep what capacities are divisible by, and with it the form of the program.
+Whole multiples keep the divisibility of capacities, and with it the form of the program.
 """
-_WANTED = 3  # probes that a formula is fitted to, besides the bucket itself
-_FACTORS = 3  # a formula is a multiple of a product of at most so many sizes, and a constant
+_WANTED = 3  # other capacities that a formula is fitted to, besides the bucket's own
+_FACTORS = 3  # sizes in a formula's product, at most
 
 
 @attrs.frozen(eq=False)
@@ -49,9 +49,9 @@ class Template:
     """A padded program with formulas of the capacities for its integers.
 
     Attributes:
-        graph: its inputs are the buffers, and then one tensor with all true sizes.
-        paths: names of the inputs.
-        slots: the integers of the buffers' sizes, in order, as formulas.
+        graph: the graph; its inputs are the buffers, and then one tensor with all true sizes.
+        paths: the names of the inputs.
+        slots: the integers of the buffers' sizes, in order, as formulas of the capacities.
     """
 
     graph: Graph
@@ -60,7 +60,7 @@ class Template:
     _shape: tuple[Any, ...]
 
     def serves(self, padded: PaddedGraph) -> bool:
-        """Whether it comes to this padded program at its capacities."""
+        """Return whether the template equals this padded program at its capacities."""
         values = padded.region.caps
         flat = list(_flat(padded))
         if len(flat) != len(self._shape):
@@ -73,7 +73,7 @@ class Template:
 
 
 def generalise(padded: PaddedGraph, pad: Pad) -> Template | None:
-    """The template of a padded program and of others that ``pad`` makes; None where they have no form in common."""
+    """Return the template of a padded program and of others that ``pad`` makes; None if they have no common form."""
     caps = padded.region.caps
     columns = [(caps, list(_flat(padded)))]
     for probe in _probes(padded.region):
@@ -109,7 +109,7 @@ def generalise(padded: PaddedGraph, pad: Pad) -> Template | None:
 
 
 def _probes(region: Region) -> Iterator[dict[str, int]]:
-    """Other capacities; symbols that the conditions fix stay, those that they make equal keep being so."""
+    """Yield other capacities, with the same fixed symbols and the same equal symbols as the conditions demand."""
     kinds: dict[str, int] = {}
     for name, cap in region.caps.items():
         symbol = arithmetic.symbol(name)
@@ -129,7 +129,7 @@ def _probes(region: Region) -> Iterator[dict[str, int]]:
 
 
 def _flat(padded: PaddedGraph) -> Iterator[Any]:
-    """Everything that makes a padded program: strings and numbers for its structure, integers where sizes may stand."""
+    """Yield all parts of a padded program: strings and numbers for its structure, integers where sizes may occur."""
     graph = padded.graph
     inputs = graph.inputs[: len(padded.axes)]
     yield from (len(inputs), len(graph.inputs), len(graph.lifted), len(graph.steps))
@@ -150,7 +150,7 @@ def _flat(padded: PaddedGraph) -> Iterator[Any]:
 
 @attrs.frozen(init=False)
 class _Named:
-    """Part of the structure: must be equal."""
+    """A part of the structure, which must be equal in two programs."""
 
     parts: tuple[Any, ...]
 
@@ -176,20 +176,20 @@ def _same(mine: Any, theirs: Any) -> bool:
 
 
 def _alike(mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
-    """Whether two programs differ in integers alone."""
+    """Return whether two programs differ in integers alone."""
     if len(mine) != len(theirs):
         return False
     return all(type(a) is type(b) and (type(a) is int or a == b) for a, b in zip(mine, theirs, strict=True))
 
 
 def _basis(region: Region) -> list[Term]:
-    """What formulas are made of: the capacities, and the sizes that the program has."""
+    """Return the terms that formulas are made of: the capacities, and the sizes that the program has."""
     symbols = [arithmetic.symbol(name) for name in region.caps]
     return list(dict.fromkeys([*symbols, *region.extents]))
 
 
 def _fit(values: Sequence[int], capacities: Sequence[Mapping[str, int]], basis: Sequence[Term]) -> Term | None:
-    """A formula with these values at these capacities: a multiple or part of a product of sizes, plus a constant."""
+    """Return a formula with these values at these capacities: a multiple or part of a product, plus a constant."""
     for number in range(1, _FACTORS + 1):
         for factors in combinations_with_replacement(basis[: 32 if number < _FACTORS else 4], number):
             term = reduce(arithmetic.mul, factors)
@@ -201,7 +201,7 @@ def _fit(values: Sequence[int], capacities: Sequence[Mapping[str, int]], basis: 
 
 
 def _scaled(term: Term, at: Sequence[int], values: Sequence[int]) -> Term | None:
-    """``p * term / q + r`` where that has these values."""
+    """Return ``slope * term + constant``, or ``term // share``, with these values, or None if neither fits."""
     run, rise = at[1] - at[0], values[1] - values[0]
     if run == 0 or rise == 0:
         return None
@@ -217,7 +217,7 @@ def _scaled(term: Term, at: Sequence[int], values: Sequence[int]) -> Term | None
 
 
 class _Rebuilt:
-    """A padded program's graph with formulas for integers, and one input for all true sizes."""
+    """A padded program's graph, rebuilt with formulas for integers, and one input for all true sizes."""
 
     def __init__(self, padded: PaddedGraph, shape: Iterator[Any]) -> None:
         self._shape = shape
@@ -280,7 +280,7 @@ class _Rebuilt:
 
 
 def _above(graph: Graph) -> int:
-    """A number for a value that no other one has."""
+    """Return an unused number for a value."""
     made = [output.index for node in graph.nodes for output in node.outputs if output is not None]
     made += [each.value.index for each in graph.inputs] + [each.value.index for each in graph.lifted]
     return 1 + max(made)

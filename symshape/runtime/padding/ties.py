@@ -1,19 +1,20 @@
-"""Sorts whose order of equal elements no result can tell: stable ones do as well, which padding leaves as they are.
+"""The proof that the order of equal elements of a sort affects no result, so that a stable sort will do.
 
-Mixtures of experts sort tokens by their expert, work on the rows of each expert, and put the rows back.  The sort that
-libraries call for it is not stable: which of two tokens of one expert comes first depends on the algorithm, and with it
-on the size in memory.  No result depends on it, and that is proven here, op by op: from the sort on every tensor either
+Mixtures of experts sort tokens by their expert, work on the rows of each expert, and scatter the rows back.  The sort
+that libraries call for it is not stable: the order of two tokens of one expert depends on the algorithm, and so on the
+size in memory.  The proof that no result depends on that order goes op by op: after the sort, every tensor either
 
-* is the same whatever the order of equal elements is (as all that does not read its positions), or
-* has **rows** that are put in another order together with the positions: row ``r`` is a function of the element that
-  the sort put there (``x[order]``, and what is made of it row by row), or
-* is **keyed**: its rows are the same for equal elements, so that no order of them shows (sorted integers; floats that
-  are equal may differ, as 0.0 and -0.0 do, so that sorted ones are rows), or
-* is the **order** itself, the positions that the sort answers, each of them once, or
+* is the same for any order of equal elements (as everything that does not read the sort's positions), or
+* has **rows** that are permuted together with the positions: row ``r`` is a function of the element that the sort put
+  there (``x[order]``, and tensors computed from it row by row), or
+* is **keyed**: its rows are the same for equal elements, so that their order does not matter (sorted integers; floats
+  that are equal may differ, as 0.0 and -0.0 do, so that sorted ones are rows), or
+* is the **order** itself, the positions that the sort returns, each of them once, or
 * is its inverse, the way **back**.
 
-Rows at their way back, and rows scattered to the order, are the same whatever the order was; sums of scattered rows are
-but for the rounding of sums in another order.  Any other use of them leaves the sort alone.
+Rows read at their way back, and rows scattered to the order, are the same for any order; sums of scattered rows are
+the same except for the rounding of sums in another order.  With any other use of such tensors the sort is left
+unchanged.
 """
 
 from __future__ import annotations
@@ -47,28 +48,28 @@ _POSITIONS = (_aten.topk.default, _aten.sort.default, _aten.sort.stable)
 _SORTS = (_aten.sort.default, _aten.sort.stable)
 _CASTS = (_aten._to_copy.default, _aten.clone.default, _aten.alias.default, _aten.detach.default)
 _EXACT = (torch.int32, torch.int64, torch.float32, torch.float64)
-"""Of positions up to 2**24, casts to these dtypes lose nothing."""
+"""The dtypes to which positions up to 2**24 can be cast without loss."""
 _LIKE = frozenset(
     (
         *(_aten.empty_like.default, _aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default),
         *(_aten.new_empty.default, _aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default),
     )
 )
-"""Ops that read the metadata of a tensor alone."""
+"""The ops that read only the metadata of a tensor."""
 _ROW_BY_ROW = frozenset(
     (
         *(*_CASTS, _aten.floor_divide.default, _aten.masked_fill.Tensor),
         *(_aten.masked_fill_.Scalar, _aten.masked_fill_.Tensor),
     )
 )
-"""Ops of each element alone that are not tagged as pointwise."""
+"""Elementwise ops that are not tagged as pointwise."""
 
 _known: weakref.WeakKeyDictionary[Graph, Graph | None] = weakref.WeakKeyDictionary()
-"""By a graph, the one with stable sorts; None where it is the graph itself, which would keep itself alive."""
+"""The graph with stable sorts, by graph; None if unchanged, as a reference would keep the graph itself alive."""
 
 
 def with_stable_sorts(graph: Graph) -> Graph:
-    """The graph with stable sorts where the order of equal elements reaches no result; itself where there is none."""
+    """Return the graph with stable sorts where the order of equal elements affects no result; or the graph itself."""
     if graph not in _known:
         settled = {
             id(step): _stable(step)
@@ -85,7 +86,7 @@ def _settled(graph: Graph, at: int, node: Node) -> bool:
     try:
         return order.has_no_ties() or order.settled()
     except (_Fails, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return False  # an op that is called in a way that nobody foresaw
+        return False  # an op is called in an unforeseen way
 
 
 def _stable(node: Node) -> Node:
@@ -102,11 +103,11 @@ def _sort_arguments(node: Node) -> tuple[Value, Any, Any]:
 
 
 class _Fails(Exception):
-    """An op might show the order of equal elements."""
+    """Raised for an op whose result may depend on the order of equal elements."""
 
 
 class _Order:
-    """What becomes of the order of one sort of a vector."""
+    """The effects of the order of one sort of a vector on later tensors."""
 
     def __init__(self, graph: Graph, at: int, sort: Node) -> None:
         self._graph = graph
@@ -121,16 +122,17 @@ class _Order:
         self._outside = {id(each.storage) for each in roots}
 
     def has_no_ties(self) -> bool:
-        """Whether it sorts the positions that another sort of a vector answers, each of them once."""
+        """Return whether the sorted vector is the positions from another sort, which are distinct."""
         vector = self._sort.args[0]
         made = self._makers.get(vector)
         whole = made is not None and made.op in _SORTS and rank_of(vector) == 1 and made.outputs[1] is vector
         return whole and not self._was_written(vector, self._sort)
 
     def settled(self) -> bool:
-        """Whether no result, and nothing that is written outside, can tell the order of equal elements.
+        """Return whether no result, and no write outside, depends on the order of equal elements.
 
-        Raises: _Fails where an op might.
+        Raises:
+            _Fails: an op may depend on it.
         """
         if self._count is None or len(self._sort.outputs) != 2:
             return False
@@ -165,36 +167,43 @@ class _Order:
             self._kinds.pop(written[0], None)
 
     def _untainted(self, node: Node, kinds: Sequence[str | None], written: Sequence[Value]) -> None:
-        """An op on what no order shows in: nor does it in what is made, unless it is written over something else."""
+        """Update the kinds for an op that reads only order-independent tensors, and check its writes.
+
+        Its results are order-independent too, unless it overwrites a tensor that is not.
+
+        Raises:
+            _Fails: it overwrites such a tensor.
+        """
         if written:
             held = {id(each.storage) for each in written}
             for each in [each for each in self._kinds if id(each.storage) in held]:
                 if self._kinds.pop(each) in _TAINTED:
-                    raise _Fails  # else it was keyed, and may not be any more
+                    raise _Fails  # a keyed tensor only stops being keyed
         elif KEYED not in kinds or draws_random_numbers(node):
             return
         elif self._row_by_row(node, KEYED) or self._is_read_by_key(node):
             self._kinds.update(dict.fromkeys((each for each in node.outputs if each is not None), KEYED))
 
     def _is_read_by_key(self, node: Node) -> bool:
-        """Whether rows are read at positions that are keyed: the bias of each row's expert."""
+        """Return whether a node reads rows at keyed positions: the bias of each row's expert."""
         index = index_of(node) if node.op in (_aten.index.Tensor, _aten.index_select.default) else None
         return index is not None and self._kind(index) == KEYED and self._is_long(index)
 
     def _may_become(self, value: Value, kind: str | None) -> bool:
-        """Whether a tensor that is written to may be of a kind from now on, for all that share its memory."""
+        """Return whether a written tensor may be of this kind from now on, with all tensors that share its memory."""
         held, own = id(value.storage), self._kinds.get(value)
         others = {self._kinds.get(each) for each in self._made_so_far if id(each.storage) == held and each is not value}
         if held in self._outside or own in (ORDER, BACK, KEYED):
             return False
-        if kind == ROWS:  # row by row, of rows
+        if kind == ROWS:  # rows overwritten row by row
             return own == ROWS and others <= {ROWS}
         return own is None and others <= ({None} if kind is None else set())
 
     def _made(self, node: Node) -> str | None:
-        """What an op makes, or writes, of tensors with an order: None where no order shows in it any more.
+        """Return the kind of an op's result, or of the tensor that it writes; None if it does not depend on the order.
 
-        Raises: _Fails where that is not known.
+        Raises:
+            _Fails: the kind is unknown.
         """
         if node.op in _LIKE:
             return None
@@ -206,7 +215,7 @@ class _Order:
         raise _Fails
 
     def _row_by_row(self, node: Node, rows: str) -> bool:
-        """Whether row ``r`` of what is made is a function of row ``r`` of tensors of this kind, or keyed, alone."""
+        """Return whether row ``r`` of the result depends only on row ``r`` of tensors of this kind or keyed."""
         kinds = (ROWS, ORDER, KEYED) if rows == ROWS else (KEYED,)
         op, first = node.op, node.args[0] if node.args else None
         pointwise = torch.Tag.pointwise in op.tags or op in _ROW_BY_ROW
@@ -218,14 +227,14 @@ class _Order:
         return keeps_rows(node, first) and all(self._is_long(each) for each in node.outputs if each is not None)
 
     def _fits(self, value: Value, result: Value, kinds: Sequence[str]) -> bool:
-        """Whether an operand has the rows of the result, or the same for all of them."""
+        """Return whether an operand has the rows of the result, or is the same for all of them."""
         sizes, rank = value.spec.sizes, len(result.spec.sizes)
         if self._kinds.get(value) in kinds:
             return len(sizes) == rank and self._is_long(value) and self._is_long(result)
         return self._kinds.get(value) not in _TAINTED and (len(sizes) < rank or is_one(sizes[0]))
 
     def _is_long(self, value: Value) -> bool:
-        """Whether a tensor has as many rows as were sorted."""
+        """Return whether a tensor has as many rows as elements were sorted."""
         sizes = value.spec.sizes
         return len(sizes) > 0 and bool(same_size(sizes[0], self._count))
 
@@ -233,7 +242,7 @@ class _Order:
         return self._kinds.get(value) if type(value) is Value else None
 
     def _read_at(self, node: Node) -> str | None:
-        """``x[index]``, of rows."""
+        """Return the kind of ``x[index]``, which reads rows."""
         source, index = node.args[0], index_of(node)
         if index is None or not self._is_long(index):
             raise _Fails
@@ -245,14 +254,14 @@ class _Order:
         raise _Fails
 
     def _looked_up(self, node: Node) -> str:
-        """Rows of an embedding."""
+        """Return the kind of rows read from an embedding."""
         table, index, *_ = node.args
         if self._kind(table) is None and self._kind(index) in (ROWS, ORDER) and self._is_long(index):
             return ROWS
         raise _Fails
 
     def _put_at(self, node: Node) -> str | None:
-        """``x[index] = rows``, in place or not."""
+        """Return the kind of ``x[index] = rows``, in place or not."""
         target, index, given = node.args[0], index_of(node), node.args[2]
         adds = bool(node.args[3]) if len(node.args) > 3 else bool(node.kwargs.get("accumulate", False))
         if index is None or self._kind(target) not in (None, KEYED) or not self._is_long(index):
@@ -270,7 +279,7 @@ class _Order:
         raise _Fails
 
     def _added_at(self, node: Node) -> None:
-        """``x.index_add(0, index, rows)``, in place or not."""
+        """Check ``x.index_add(0, index, rows)``, in place or not; its result does not depend on the order."""
         target, dim, index, given = node.args[:4]
         rows = self._kind(given) in (ROWS, ORDER, KEYED) and self._is_long(given) and rank_of(given) == rank_of(target)
         at = self._kind(index) in (ROWS, ORDER, KEYED) and self._is_long(index) and rank_of(index) == 1
@@ -278,7 +287,7 @@ class _Order:
             raise _Fails
 
     def _sorted(self, node: Node) -> str | None:
-        """The sort of the order: its positions are the way back, its values are all numbers up to the count."""
+        """Record the sort of the order: its positions are the way back, its values are all numbers up to the count."""
         vector, _, descending = _sort_arguments(node)
         if self._kind(vector) != ORDER or descending is not False:
             raise _Fails
@@ -290,7 +299,7 @@ class _Order:
         return None
 
     def _product(self, node: Node) -> str:
-        """A product of rows with a matrix."""
+        """Return the kind of a product of rows with a matrix."""
         *bias, left, right = node.args[:3] if node.op is _aten.addmm.default else node.args[:2]
         plain = self._kind(left) in (ROWS, ORDER) and self._kind(right) is None and self._is_long(left)
         if not plain or any(self._kind(each) is not None or rank_of(each) != 1 for each in bias):
@@ -298,7 +307,7 @@ class _Order:
         return ROWS
 
     def _grouped(self, node: Node) -> str:
-        """Products of groups of rows: those of equal elements are in one group."""
+        """Return the kind of products of groups of rows, where rows of equal elements are in one group."""
         given = arguments_by_name(node)
         left, right, ends = given["self"], given["mat2"], given.get("offs")
         fits = self._kind(left) == ROWS and rank_of(left) == 2 and self._is_long(left)
@@ -309,10 +318,10 @@ class _Order:
         return ROWS
 
     def _between_keys(self, ends: Value, reader: Node) -> bool:
-        """Whether groups that end there begin and end between elements that differ.
+        """Return whether groups with these ends have their borders between elements that differ.
 
-        They do where they are the running sums of a histogram of the sorted elements from 0 on: a bin holds all that
-        are equal, and none is below the first bin.  Elements beyond the last one are in no group.  (In float32 a bin
+        They do if the ends are the running sums of a histogram of the sorted elements from 0 on: a bin has all equal
+        elements, and none is below the first bin.  Elements beyond the last bin are in no group.  (In float32 a bin
         counts to 2**24; eager's groups of more rows are not those of their elements either.)
         """
         added = self._maker(ends, reader)
@@ -331,7 +340,7 @@ class _Order:
         return not self._was_written(elements, counted) and self._are_positions()
 
     def _are_positions(self) -> bool:
-        """Whether what is sorted are positions in a dimension of a known size: no number is negative, none is large."""
+        """Return whether the sorted elements are positions in a dimension of known size: not negative, not large."""
         value: Any = self._sort.args[0]
         reader = self._sort
         while (node := self._makers.get(value)) is not None and (node.op in SHAPES or node.op in _CASTS):
@@ -349,19 +358,19 @@ class _Order:
         return all(type(size) is int and size < 2**24 for size in read[-1:]) and along_last(node, len(read))
 
     def _was_written(self, value: Any, reader: Node) -> bool:
-        """Whether the memory of a tensor was written to before an op reads it; what is written later does not count."""
+        """Return whether a tensor's memory is written before an op reads it."""
         held = id(value.storage)
         before = self._graph.steps[: self._turns[id(reader)]]
         nodes = (step for step in before if isinstance(step, Node))
         return any(id(each.storage) == held for node in nodes for each in written_values(node))
 
     def _maker(self, value: Any, reader: Node) -> Node | None:
-        """What made a number that an op reads, but for casts; None where it was written to before that."""
+        """Return the node that made a number that an op reads, before casts; None if it was written in between."""
         found, reader = self._uncast(value, reader)
         return None if type(found) is not Value or self._was_written(found, reader) else self._makers.get(found)
 
     def _uncast(self, value: Any, reader: Node) -> tuple[Any, Node]:
-        """What casts made a number of that an op reads, and the op that reads that."""
+        """Return the number before the casts that lead to an op, and the first of these casts, or the op itself."""
         while (node := self._makers.get(value)) is not None and node.op in _CASTS:
             if self._was_written(value, reader) or value.spec.dtype not in _EXACT:
                 break

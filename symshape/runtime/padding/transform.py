@@ -1,4 +1,4 @@
-"""From a traced graph to one that serves a whole region of sizes: each op by its padding rule, or a refusal."""
+"""The transformation of a traced graph into one for a whole region of sizes, op by op, by padding rules."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _READS_MEMORY = frozenset(
         *("empty_strided", "new_empty_strided", "_reshape_alias", "_nested_view_from_buffer", "_sparse_resize"),
     )
 )
-"""Ops whose result depends on strides or storage, which differ at capacities even where no size does."""
+"""The ops whose result depends on strides or storage, which differ at capacities even where no size does."""
 
 
 def pad(
@@ -66,16 +66,16 @@ def pad(
     any_randomness: bool = False,
     apart: bool = False,
 ) -> PaddedGraph:
-    """The padded program for a region of sizes.
+    """Return the padded program for a region of sizes.
 
     Args:
-        graph: a traced program.
+        graph: the traced program.
         region: the sizes to serve.
-        device: where it computes.
-        aliased: ids of storages of which an output is answered from the call's own tensors, so that nothing is needed.
-        any_randomness: whether other random numbers than eager's will do.
-        apart: whether equal parts are computed each for itself, so that the form of the program does not depend on
-            which capacities happen to be equal.
+        device: the device that the program computes on.
+        aliased: the ids of storages whose outputs are made from the call's own tensors, and need not be computed.
+        any_randomness: whether the program may draw other random numbers than eager.
+        apart: whether equal parts are computed separately, so that the form of the program does not depend on which
+            capacities happen to be equal.
 
     Raises:
         Refusal: an op refuses.
@@ -137,7 +137,7 @@ class _Transform:
         return size if isinstance(size, int) else self.region.size(getattr(size, "term", size))
 
     def _true(self, value: Value | None) -> TensorSpec | None:
-        """The true metadata of a result, with the region's sizes; strides play no part in padding."""
+        """Return the true metadata of a result, with the region's sizes; strides play no part in padding."""
         if value is None:
             return None
         sizes = tuple(map(self._size, value.spec.sizes))
@@ -167,7 +167,7 @@ class _Transform:
             self._bind(node, results)
 
     def _bind(self, node: Node, results: Sequence[Any]) -> None:
-        """Notes what a node made that writes to nothing."""
+        """Record the results of a node that writes to nothing."""
         for output, result in zip(node.outputs, results, strict=True):
             if output is not None and isinstance(result, Padded):
                 self.values.bind(output, result)
@@ -176,7 +176,7 @@ class _Transform:
         self.values.note_views(node)
 
     def _made_alike(self, node: Node) -> list[Any]:
-        """What a node makes that writes to nothing, as a node like it did if there was one."""
+        """Return the results of a node that writes to nothing, by the recipe of a similar node if there is one."""
         reads = [self.values.read(value) for value in node.reads]
         key = self.recipes.key(node, reads)
         found = None if key is None else self.recipes.follow(key, node, reads)
@@ -192,7 +192,7 @@ class _Transform:
         return results
 
     def _results(self, node: Node, written: Sequence[Value]) -> list[Any]:
-        """What a node makes, by its padding rule; for one that writes, what is to be written."""
+        """Return the results of a node by its padding rule; for a node that writes, the values to write."""
         args = [self._argument(arg) for arg in node.args]
         kwargs = {name: self._argument(arg) for name, arg in node.kwargs.items()}
         if written:
@@ -202,9 +202,10 @@ class _Transform:
         return list(made) if isinstance(made, (list, tuple)) else [made]
 
     def _turn(self, node: Node) -> None:
-        """A tensor whose dimensions are put in another order in place, which nobody else sees.
+        """Transpose a tensor in place, if no other tensor shares its memory.
 
-        Raises: Refuse for other changes of metadata, and where another tensor shares the memory.
+        Raises:
+            Refuse: the node changes metadata in another way, or another tensor shares the memory.
         """
         if moves_nothing(node):
             return
@@ -272,7 +273,11 @@ class _Transform:
         return Padded(made, result.axes)
 
     def _checked(self, value: Value, result: Padded) -> Padded:
-        """Raises: Refuse if a rule's answer is not what the shape rule says, or not what lies in memory."""
+        """Return a rule's result if its axes agree with the shape rule and with its tensor in memory.
+
+        Raises:
+            Refuse: they disagree.
+        """
         spec = self._true(value)
         assert spec is not None
         fits = len(result.axes) == len(spec.sizes) and result.dtype is spec.dtype
@@ -311,7 +316,7 @@ class _Transform:
         redone: list[Rewrite] = []
         tensors, last = self._stores(results, stored)
         changing = [*self.inputs, *(each.args[0] for each in last)] if returned or rewrites else []
-        lying = self.emission.sharing(changing)  # what is written, here or by the last steps, may be read where it is
+        lying = self.emission.sharing(changing)  # memory written here or by the last steps is not returned itself
         new = [changed[value].tensor for value in returned]
         for each in rewrites:
             redone.append(each.answered_from(len(tensors) + len(new)))
@@ -338,7 +343,7 @@ class _Transform:
         )
 
     def _changed(self, value: Value, places: Mapping[Value, int]) -> Padded:
-        """What an argument, a parameter or a buffer holds afterwards, its valid elements where those of it were."""
+        """Return the final contents of an argument, a parameter or a buffer, with its original axes."""
         axes = self.axes[places[value]] if value in places else None
         return self._final(value, "what an argument, a parameter or a buffer holds afterwards is not known", axes)
 
@@ -354,9 +359,9 @@ class _Transform:
             raise Refusal("", "the results", f"{otherwise}: {refuse.message}", "", self._all()) from refuse
 
     def _stores(self, results: Mapping[Value, Padded], stored: Mapping[Value, Padded]) -> tuple[list[Any], list[Node]]:
-        """The tensors of the results, and the writes to parameters and buffers, which come last.
+        """Return the tensors of the results, and the writes to parameters and buffers, which come last.
 
-        What lies in memory that is written then is copied before.
+        Tensors in memory that those writes change are copied before.
         """
         owners = {each.value: own.value for each, own in zip(self.graph.lifted, self.lifted, strict=True)}
         targets = {
@@ -392,7 +397,7 @@ def _tensor(arg: Any) -> Any:
 
 
 def device_of(graph: Graph) -> torch.device:
-    """Where a graph computes, as far as its tensors tell: the first device that is not the CPU, or the CPU."""
+    """Return the device of a graph's tensors: the first device that is not the CPU, or the CPU."""
     values = [*(each.value for each in graph.inputs), *(each.value for each in graph.lifted)]
     values += [output for node in graph.nodes for output in node.outputs if output is not None]
     devices = dict.fromkeys(value.spec.device for value in values)

@@ -1,9 +1,9 @@
-"""Calls whose results lie in memory otherwise than the formulas of their trace say.
+"""The sizes for which eager's results have other strides than the formulas of the trace say.
 
 The strides in a trace are those of the general case.  Where a size turns out to be 0 or 1, eager's strides may differ
-from them (see ``meta_fns/core/layout.py``), and where a graph calls ``reshape`` itself, nobody has asked whether that
-makes a view or a copy (see ``graph/reshape_copies.py``).  A padded program answers the strides of the formulas, so it
-serves no call in which eager's results lie otherwise.  The shape rules tell: on plain integers they are exact.
+from them (see ``meta_fns/core/layout.py``).  Where a graph calls ``reshape`` itself, the trace does not record whether
+it makes a view or a copy (see ``graph/reshape_copies.py``).  A padded program returns the strides of the formulas, so
+it serves no call whose eager results have other strides.  The shape rules decide: on plain integers they are exact.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["TrueLayouts"]
 
 _RESHAPE = torch.ops.aten.reshape.default
 _REMEMBERED = 4096
-"""Sizes whose answer is kept."""
+"""The number of tuples of sizes whose answer is stored."""
 
 
 class TrueLayouts:
-    """The layouts of the results of a graph, found without its data.
+    """The layouts of a graph's results, computed without data.
 
     Attributes:
-        exact_from: where all sizes that vary are at least this, results lie as traced, and nobody need ask.
+        exact_from: if all varying sizes are at least this, results have the traced layout.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -55,14 +55,14 @@ class TrueLayouts:
         reshapes = any(node.op is _RESHAPE for node in self._nodes)
         self._always_asked = reshapes or any(_has_idle_strides(value.spec) for value in needed)
         varying: list[Any] = [getattr(size, "term", size) for value in needed for size in value.spec.sizes]
-        later = {binding.symbol for node in graph.nodes for binding in node.bindings}  # known at run time alone
+        later = {binding.symbol for node in graph.nodes for binding in node.bindings}  # known only at run time
         plain = all(isinstance(each, int) or (each.op is Op.SYMBOL and each.name not in later) for each in varying)
         self.exact_from: float = 2 if plain and not self._always_asked else math.inf
         self._turned = any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes)
         self._said: dict[tuple[tuple[str, int], ...], bool] = {}
 
     def differ(self, values: Mapping[str, int]) -> bool:
-        """Return whether a result lies otherwise in calls with these sizes, or may do so."""
+        """Return whether a result has another layout in calls with these sizes, or may have."""
         if not self._always_asked and self._all_large(values):
             return False
         key = tuple(values.items())
@@ -74,10 +74,10 @@ class TrueLayouts:
         return said
 
     def _all_large(self, values: Mapping[str, int]) -> bool:
-        """Return whether no size that varies is 0 or 1: then the formulas are exact."""
+        """Return whether no varying size is 0 or 1, so that the formulas are exact."""
         try:
             return min(self._sizes.at(values), default=2) > 1
-        except (LookupError, ZeroDivisionError):  # known at run time alone, or to no call that the guards let in
+        except (LookupError, ZeroDivisionError):  # known only at run time, or in no call that satisfies the guards
             return False
 
     def _found_to_differ(self, values: Mapping[str, int]) -> bool:
@@ -100,14 +100,16 @@ class TrueLayouts:
 
 
 def _has_idle_strides(spec: TensorSpec) -> bool:
-    """Return whether a dimension has size 1 or 0 in every call, in a tensor that is not laid out as a fresh one."""
+    """Return whether a non-contiguous tensor has a dimension of size 1 or 0 in every call."""
     return not spec.canonical() and any(isinstance(size, int) and size < 2 for size in spec.sizes)
 
 
 def _inferred(node: Node, real: Any) -> list[Any]:
-    """Return the metadata of what a node makes.
+    """Return the metadata of a node's results.
 
-    Raises: LookupError where no rule tells; DataDependentOutput where the data decide on a size.
+    Raises:
+        LookupError: the op has no rule.
+        DataDependentOutput: a size depends on data.
     """
     rule = lookup(node.op)
     if rule is None:

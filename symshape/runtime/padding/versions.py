@@ -1,7 +1,7 @@
-"""What each tensor of a traced graph holds after writes in place, without writing: every write makes a new version.
+"""The contents of a traced graph's tensors after writes in place: every write makes a new version instead.
 
-A write to a view makes a new version of what it is a view of, by putting the written part back there, and so on down
-to the tensor that owns the memory; all other tensors that share it are looked at anew when somebody reads them.
+A write to a view makes a new version of the view's base, by putting the written part back there, and so on down to the
+tensor that owns the memory.  All other tensors that share the memory are recomputed when they are read next.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SCATTERING = {f"aten::{name}": f"aten.{name}_scatter.default" for name in ("sli
 
 
 class Unknown(Refuse):
-    """A result is read that the padding rule of the node that makes it does not answer.
+    """Raised when a result is read that the padding rule of its node does not return.
 
     Attributes:
-        node: what makes it.
+        node: the node that makes it.
     """
 
     def __init__(self, node: Node, why: Refuse) -> None:
@@ -38,13 +38,13 @@ class Unknown(Refuse):
 
 
 class Versions:
-    """The padded tensors that stand for the values of a traced graph at this moment.
+    """The present padded versions of the values of a traced graph.
 
     Args:
-        emission: where ops are put that writes need.
-        again: runs a node of the traced graph once more, on what its arguments hold now; answers its results.
-        argument: from an argument of a node to that of a padding rule.
-        true: the true metadata of a value.
+        emission: receives the ops that writes need.
+        again: runs a node of the traced graph once more, on its arguments' present contents; returns its results.
+        argument: converts an argument of a node to an argument of a padding rule.
+        true: returns the true metadata of a value.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class Versions:
         return value in self._now
 
     def bind(self, value: Value, padded: Padded) -> None:
-        """A value that was just made."""
+        """Record the present version of a value."""
         if value not in self._now:
             self._sharing.setdefault(id(value.storage), []).append(value)
         self._now[value] = padded
         self._stale.discard(value)
 
     def lack(self, value: Value, node: Node, why: Refuse | None) -> None:
-        """A value that a node makes and that is not known to be valid."""
+        """Record a value that a node makes and that is not known to be valid."""
         reason = why or Refuse(f"its result number {node.outputs.index(value) + 1} is not known to be valid")
         self._lacking[value] = Unknown(node, reason)
 
     def note_views(self, node: Node) -> None:
-        """Results of a node that share the memory of one of its arguments."""
+        """Record the results of a node that are views of one of its arguments."""
         for place, output in enumerate(node.outputs):
             if output is None or output in self._views:
                 continue
@@ -90,9 +90,10 @@ class Versions:
                     break
 
     def read(self, value: Value) -> Padded:
-        """What a value holds now.
+        """Return the present version of a value.
 
-        Raises: Refuse if it shares memory that was written in a way that is not known, or was never made.
+        Raises:
+            Refuse: it shares memory that was written in an unknown way, or was never made.
         """
         if value in self._stale:
             self._refresh(value)
@@ -104,11 +105,11 @@ class Versions:
         return found
 
     def held(self, value: Value) -> Padded | None:
-        """The last version of a value that was made, for what stays the same in all of them: its axes."""
+        """Return the last recorded version of a value, for its axes, which are the same in all versions; or None."""
         return self._now.get(value)
 
     def views_of(self, value: Value) -> list[Node]:
-        """The ops that made a value a view, the last one first, down to the tensor that owns the memory."""
+        """Return the ops that made a value a view, the last one first, down to the tensor that owns the memory."""
         found = []
         while value in self._views:
             node, value, _ = self._views[value]
@@ -116,7 +117,7 @@ class Versions:
         return found
 
     def shared(self, value: Value) -> bool:
-        """Whether another value shares its memory."""
+        """Return whether another value shares a value's memory."""
         return len(self._sharing.get(id(value.storage), ())) > 1
 
     def _refresh(self, value: Value) -> None:
@@ -128,9 +129,10 @@ class Versions:
         self.bind(value, self._again(node)[place])
 
     def write(self, value: Value, padded: Padded) -> None:
-        """A new version of a value, and of all that it is a view of.
+        """Record a new version of a value, and of all its bases.
 
-        Raises: Refuse if it is a view of a kind that cannot be put back.
+        Raises:
+            Refuse: it is a view of a kind that cannot be put back.
         """
         self._stale.update(other for other in self._sharing[id(value.storage)] if other is not value)
         self.bind(value, padded)
@@ -141,7 +143,7 @@ class Versions:
             value = base
 
     def _put_back(self, node: Node, base: Value, part: Padded) -> Padded:
-        """The base of a view with another part where the view lies."""
+        """Return the base of a view with another part in the view's place."""
         whole = self._now[base]
         name = node.op._schema.name
         scatter = _SCATTERING.get(name)

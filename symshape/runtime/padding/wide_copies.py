@@ -1,8 +1,8 @@
-"""Copies with gaps in fewer, wider elements: the same bytes in half of the time, where an element has two.
+"""Copies of tensors with gaps in fewer, wider elements: the same bytes in half the time, for elements of two bytes.
 
-Torch copies what is no single block of memory element by element, and a device moves 2 bytes as fast as 8.  So a large
-copy is made through views of another dtype, if nothing but the bytes of each element tells one from the other.
-``runners/compiled_launch.cpp`` does the same for the calls that it serves.
+Torch copies a tensor with gaps element by element, and a device moves 2 bytes as fast as 8.  So a large copy is made
+through views of a wider dtype, if the views contain the same bytes.  ``runners/compiled_launch.cpp`` does the same for
+the calls that it serves.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import torch
 __all__ = ["copied", "least_bytes", "may_gain", "widened"]
 
 LEAST = 1 << 20
-"""Bytes from which on a copy is looked at: the views take a few µs of the host."""
+"""The least bytes of a copy that is examined: the views take a few µs of the host."""
 DEVICES = frozenset({"cuda"})
-"""Where it pays: a CPU copies rows of any dtype at the speed of its memory."""
+"""The device types where wide copies pay: a CPU copies rows of any dtype at the speed of its memory."""
 
 _WIDE = torch.int64
 _PLAIN = torch.Tensor, torch.nn.Parameter
 
 
 def least_bytes(device: torch.device) -> int:
-    """From how many bytes on copies on a device are made wide; 0 where none is."""
+    """Return the least bytes of a copy on a device that may be made wide; 0 if none is."""
     return LEAST if device.type in DEVICES else 0
 
 
 def may_gain(buffer: torch.Tensor) -> bool:
-    """Whether any copy into this buffer, or out of it, could be made in wider elements."""
+    """Return whether any copy into this buffer, or out of it, could be made in wider elements."""
     return buffer.nbytes >= LEAST and buffer.itemsize < _WIDE.itemsize and buffer.device.type in DEVICES
 
 
 def widened(target: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Target and source of a copy, in wider elements where both are large, with gaps, and the same bytes then.
+    """Return the target and the source of a copy, as views with wider elements if the copy is large and has gaps.
 
     >>> torch.empty(2, 8, dtype=torch.int16)[:, :4].view(torch.int64).shape
     torch.Size([2, 1])
@@ -42,7 +42,7 @@ def widened(target: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 def copied(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """The target, with the elements of the source."""
+    """Copy the source to the target and return the target."""
     if source.nbytes < LEAST:
         return target.copy_(source)
     wide, read = widened(target, source)
@@ -51,7 +51,7 @@ def copied(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
 
 
 def _same_bytes(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether a copy is one of wider elements; not where it is one of a whole block anyway."""
+    """Return whether a copy can be made in wider elements; False for contiguous tensors, which need none."""
     if target.dtype is not source.dtype or target.device != source.device or target.shape != source.shape:
         return False
     if type(target) not in _PLAIN or type(source) not in _PLAIN:
@@ -67,7 +67,7 @@ def _same_bytes(target: torch.Tensor, source: torch.Tensor) -> bool:
 
 
 def _divides(tensor: torch.Tensor, factor: int) -> bool:
-    """Whether so many elements lie in a row wherever one of the wider elements would begin."""
+    """Return whether each wider element would cover ``factor`` adjacent elements, aligned in memory."""
     if tensor.is_conj() or tensor.is_neg() or tensor.is_quantized or tensor.stride(-1) != 1:
         return False
     apart = (*tensor.stride()[:-1], tensor.storage_offset())

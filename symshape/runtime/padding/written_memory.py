@@ -1,4 +1,7 @@
-"""Writes that read the memory they write to: eager refuses most of them, and on padded copies nothing overlaps."""
+"""The refusal of writes that read the memory they write to.
+
+Eager refuses most of them, and on padded copies the memory would not overlap.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ __all__ = ["written_alone"]
 def written_alone(node: Node) -> list[Value]:
     """Return the values that a node writes to.
 
-    Raises: Refuse if the node also reads their memory, unless element by element from the very same places, or writes
-        twice to one memory.  Eager then raises, or what it answers depends on the order of its writes.
+    Raises:
+        Refuse: the node also reads their memory, unless element by element from the same places, or writes twice to one
+            memory.  Eager then raises, or its result depends on the order of its writes.
     """
     written = list(written_values(node))
     if not written:
@@ -26,7 +30,7 @@ def written_alone(node: Node) -> list[Value]:
     targets, sources = list(written), list[Value]()
     for value in node.reads:
         if value in targets:
-            targets.remove(value)  # this argument is the target
+            targets.remove(value)  # this argument is the target itself
         else:
             sources.append(value)
     if any(one.storage is other.storage for one, other in combinations(written, 2)):
@@ -40,7 +44,7 @@ def written_alone(node: Node) -> list[Value]:
 
 
 def _by_elements(node: Node) -> bool:
-    """Return whether each element of the result depends on the elements at the same place alone."""
+    """Return whether each element of the result depends only on the elements at the same place."""
     rule = lookup(node.op)
     if rule is None or rule.padding is None:
         rule = functional_rule(node.op)
