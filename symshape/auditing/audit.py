@@ -1,4 +1,4 @@
-"""``symshape.audit_padding``: does padding change the answers of a program, and where does it leak."""
+"""The function ``symshape.audit_padding``: whether padding changes a program's outputs, and where it leaks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def audit_padding(
 
 @attrs.frozen(eq=False)
 class _Output:
-    """One output: its name, what the program returns there, and what is known of it."""
+    """An output: its name, the value that the program returns there, and that value's abstract tensor."""
 
     name: str
     leaf: Any
@@ -108,7 +108,7 @@ class _Output:
 
 
 class _Audit:
-    """One audit: the proof, and the runs that check it."""
+    """An audit: the proof, and the runs that check it."""
 
     def __init__(self, request: Request, program: Program) -> None:
         self._request = request
@@ -136,7 +136,7 @@ class _Audit:
         return found
 
     def _input(self, path: str, value: Value) -> Abstract:
-        """What is known of an argument."""
+        """Return the abstract tensor of an argument."""
         world = self._world
         dims = world.slot_dims(value.spec.sizes)
         found = Abstract(dims, level=self._level(path, value))
@@ -152,7 +152,7 @@ class _Audit:
         return self._world.settled(found)
 
     def _level(self, path: str, value: Value) -> int:
-        """The level of an argument: by the request if it is padded, else by the example."""
+        """Return the level of an argument: by the request if it is padded, else by the example."""
         if not value.spec.dtype.is_floating_point:
             return FINITE
         if any(path in group.dims for group in self._request.groups):
@@ -186,7 +186,7 @@ class _Audit:
             yield _Output(f"{lifted.name} (written)", lifted.value, self._found.states[lifted.value])
 
     def _cause(self, output: _Output) -> Cause | None:
-        """Why an output is not proven; None if it is."""
+        """Return why an output is not proven; None if it is."""
         if any(question.what == DATA for question in self._program.questions):
             return Cause(None, "the program asks what numbers its arguments hold", known=False)
         if self._found.branches:
@@ -246,7 +246,7 @@ class _Audit:
         return PaddingAudit(self._program.name, verdicts, self._assumed(), tuple(notes), guards, self._runs)
 
     def _counted(self, output: _Output, value: Any) -> torch.Tensor | None:
-        """The positions at which an output is compared; None for all."""
+        """Return the positions at which an output is compared; None for all."""
         if output.state is None or not isinstance(value, torch.Tensor):
             return None
         if self._cause(output) is None:
@@ -325,7 +325,7 @@ class _Audit:
         return _step_of(cause.step) if isinstance(cause.step, Node) else None
 
     def _path(self, output: _Output, cause: Cause) -> tuple[Step, ...]:
-        """The steps from the padding to an output, through the op at which it spreads."""
+        """Return the steps from the padding to an output, through the op at which the padding spreads."""
         found: list[Step] = []
         value = output.leaf if isinstance(output.leaf, Value) else None
         seen: set[int] = set()
@@ -342,7 +342,7 @@ class _Audit:
 
 
 def _coordinate(dim: tuple[Slot, ...]) -> Coordinate:
-    """The index along a dimension; 0 for one of size 1."""
+    """Return the index along a dimension; 0 for a dimension of size 1."""
     return Coordinate(dim[0]) if dim else Coordinate(None, 0)
 
 

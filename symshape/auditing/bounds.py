@@ -1,4 +1,4 @@
-"""Levels and lower bounds of elementwise results: may an element be infinite or NaN, and how small can it be."""
+"""Levels and lower bounds of elementwise results: whether an element may be infinite or NaN, and how small it is."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ ELEMENTWISE = (
 def level_and_low(
     name: str, node: Node | None, operands: Sequence[Abstract], kept: bool, floating: bool
 ) -> tuple[int, float]:
-    """The level and the lower bound of a result outside its facts.
+    """Return the level and the lower bound of a result outside its facts.
 
     ``kept``: every region of the operands' facts has a fact of the result.
     """
@@ -231,7 +231,7 @@ def _defined(name: str, node: Node | None, lows: Sequence[float], scalars: Seque
 def _low(
     name: str, node: Node | None, operands: Sequence[Abstract], lows: Sequence[float], scalars: Sequence[float]
 ) -> float:
-    """The lower bound of a result; minus infinity where none is known."""
+    """Return the lower bound of a result; minus infinity if none is known."""
     if name in _POSITIVE:
         return 0.0
     args: tuple[Any, ...] = node.args if node is not None else ()

@@ -13,7 +13,7 @@ __all__ = ["broadcast", "referenced"]
 
 
 def referenced(x: Abstract) -> frozenset[Slot]:
-    """The slots that the regions and the tag of an abstract tensor name."""
+    """Return the slots that the regions and the tag of an abstract tensor name."""
     found: set[Slot] = set()
     for region in (*x.dirty, *x.facts):
         found |= region.slots
@@ -23,7 +23,7 @@ def referenced(x: Abstract) -> frozenset[Slot]:
 
 
 def broadcast(world: World, operands: Sequence[Abstract], sizes: Sequence[Any]) -> tuple[Dims, list[Abstract]]:
-    """New dimensions of these sizes, and the operands under them."""
+    """Return new dimensions of these sizes, and the operands under them."""
     named = [referenced(each) for each in operands]
     maps: list[dict[Slot, Coordinate | None]] = [{} for _ in operands]
     dims = []
@@ -45,7 +45,7 @@ def broadcast(world: World, operands: Sequence[Abstract], sizes: Sequence[Any]) 
 def _structure(
     world: World, parts: Sequence[tuple[Slot, ...]], named: Sequence[frozenset[Slot]], size: Any
 ) -> tuple[Slot, ...]:
-    """New slots for one dimension: like those of the operand whose slots matter."""
+    """Return new slots for one dimension, like those of the operand whose slots matter."""
     for part, names in zip(parts, named, strict=True):
         if names & set(part) and world.same(arithmetic.prod([each.size for each in part]), size):
             return tuple(Slot(each.size) for each in part)

@@ -1,8 +1,8 @@
-"""Abstract tensors: at which positions a value may differ between two calls that differ in their padding only.
+"""Abstract tensors: the positions at which a value may differ between two calls that differ only in their padding.
 
 Two calls have the same sizes and the same mask, and the same numbers at valid positions.  Their padding differs.  An
 abstract tensor describes both at once.  Its ``dirty`` regions contain every position at which the two tensors may
-differ.  Its ``facts`` say which number stands at every position of a region, in both.
+differ.  Its ``facts`` give the number at every position of a region, which is the same in both.
 
 Regions name positions by the indices of the tensor.  An index runs along a :class:`Slot`; a dimension is the product
 of its slots, the first slowest, so that ``view(batch * length, -1)`` and the view back lose nothing.  A dimension of
@@ -73,7 +73,7 @@ class Region:
         return frozenset(each.slot for each in self.coordinates if each.slot is not None)
 
     def replaced(self, slots: Mapping[Slot, Coordinate | None]) -> Region | None:
-        """The same region with other coordinates for some slots; None where one of them has none."""
+        """Return the same region with other coordinates for some slots; None if one of them is lost."""
         found = []
         for each in self.coordinates:
             if each.slot is None or each.slot not in slots:
@@ -94,7 +94,7 @@ AFTER = -2
 
 
 def after(larger: Coordinate, smaller: Coordinate) -> Region | None:
-    """The region in which one coordinate is larger than another one; None for fixed coordinates."""
+    """Return the region in which one coordinate is larger than another one; None for fixed coordinates."""
     if larger.slot is None or smaller.slot is None or larger.slot is smaller.slot:
         return None
     if larger.through is not None or smaller.through is not None:
@@ -104,7 +104,7 @@ def after(larger: Coordinate, smaller: Coordinate) -> Region | None:
 
 EVERYWHERE = Region(-1, ())
 MASKED = "masked"
-"""The fact that scores in a region are so negative that their softmax is 0; they may differ."""
+"""The fact that scores in a region are so negative that their softmax is 0; they may differ between the calls."""
 
 Fact = float | str
 """A number, or ``MASKED``."""
@@ -117,7 +117,7 @@ Dims = tuple[tuple[Slot, ...], ...]
 
 @attrs.frozen(eq=False)
 class Cause:
-    """Why a value depends on padding everywhere: the step, the reason, and what would repair the program."""
+    """The reason why a value depends on padding everywhere: the step, the reason in words, and a repair."""
 
     step: Any
     reason: str
@@ -127,7 +127,7 @@ class Cause:
 
 @attrs.frozen
 class Tag:
-    """The integers that a tensor holds: ``position``: the coordinate; ``count``: how many positions of a row are valid.
+    """The integers that a tensor holds: ``position``: the coordinate; ``count``: a row's number of valid positions.
 
     A count has ``group`` and the coordinates of the row; ``offset`` is added to the count.
     """
@@ -138,24 +138,24 @@ class Tag:
     offset: int = 0
 
     def replaced(self, slots: Mapping[Slot, Coordinate | None]) -> Tag | None:
-        """The same tag with other coordinates for some slots; None where one of them has none."""
+        """Return the same tag with other coordinates for some slots; None if one of them is lost."""
         found = Region(self.group, self.coordinates).replaced(slots)
         return None if found is None else attrs.evolve(self, coordinates=found.coordinates)
 
 
 @attrs.frozen(eq=False)
 class Abstract:
-    """What is known of a tensor in two calls that differ in their padding only.
+    """An abstract tensor: the facts about a tensor in two calls that differ only in their padding.
 
     Attributes:
         dims: the slots of each dimension.
         dirty: regions that contain every position at which the two calls may differ.
         facts: for a region, the number at every position of it.
-        rest: the number at every position outside the regions of ``facts``; None where that is not one number.
-        level: what numbers are outside the facts, under the assumptions: ``FINITE``, ``LOW`` or ``ANYTHING``.
+        rest: the number at every position outside the regions of ``facts``; None if there is no one number.
+        level: the kind of numbers outside the facts, under the assumptions: ``FINITE``, ``LOW`` or ``ANYTHING``.
         low: a lower bound of the numbers outside the facts.
-        tag: which integers the tensor holds, if that is known.
-        cause: why it is dirty everywhere, if it is.
+        tag: the integers that the tensor holds, if known.
+        cause: why the tensor is dirty everywhere, if it is.
         assumes: the assumptions that this description depends on.
     """
 
@@ -171,30 +171,30 @@ class Abstract:
 
     @property
     def everywhere(self) -> bool:
-        """Whether any position may differ."""
+        """Return whether every position may differ."""
         return EVERYWHERE in self.dirty
 
     @property
     def constant(self) -> float | None:
-        """The number that every element is, if that is known."""
+        """The number that every element is, if known; else None."""
         return self.rest if not self.facts else None
 
     @property
     def worst(self) -> int:
-        """The level of all elements, those of the facts included."""
+        """The level of all elements, including those of the facts."""
         return max([self.level, *map(level_of, self.facts.values())])
 
     @property
     def lowest(self) -> float:
-        """A lower bound of all elements, those of the facts included."""
+        """A lower bound of all elements, including those of the facts."""
         return min([self.low, *(-math.inf if isinstance(each, str) else each for each in self.facts.values())])
 
     def with_(self, **changes: Any) -> Abstract:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return attrs.evolve(self, **changes)
 
     def moved(self, dims: Dims, slots: Mapping[Slot, Coordinate | None]) -> Abstract:
-        """The same elements under other dimensions: ``slots`` gives new coordinates, or None where they are lost.
+        """Return the same elements under other dimensions: ``slots`` gives new coordinates, or None for lost ones.
 
         A dirty region without coordinates becomes ``EVERYWHERE``; the caller gives the cause.
         """
@@ -210,12 +210,12 @@ class Abstract:
         return self.with_(dims=dims, dirty=frozenset(dirty), facts=facts, level=level, low=low, rest=rest, tag=tag)
 
     def slots(self, dimensions: Iterable[int]) -> frozenset[Slot]:
-        """The slots of some dimensions."""
+        """Return the slots of some dimensions."""
         return frozenset(slot for i in dimensions for slot in self.dims[i])
 
 
 def level_of(number: Fact) -> int:
-    """The level of one number."""
+    """Return the level of one number."""
     if isinstance(number, str) or math.isfinite(number):
         return FINITE
     return LOW if number == -math.inf else ANYTHING

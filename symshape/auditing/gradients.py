@@ -1,4 +1,4 @@
-"""Rules of backward ops: where the gradient is 0, nothing of a padded position comes through."""
+"""The audit's rules of backward ops: padded positions with a zero gradient contribute nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REPAIR = "give padding a loss of 0: ignore_index, or multiply the losses by the
 
 
 def _moved(x: Abstract, dims: tuple[tuple[Slot, ...], ...], like: Abstract) -> Abstract:
-    """``x`` by the slots of ``like``, whose dimensions stand for those of ``x``."""
+    """Return ``x`` by the slots of ``like``, whose dimensions ``dims`` correspond to those of ``x``."""
     mapping: dict[Slot, Coordinate | None] = {}
     for mine, theirs in zip(x.dims, dims, strict=True):
         for place, slot in enumerate(mine):
@@ -30,7 +30,7 @@ def _moved(x: Abstract, dims: tuple[tuple[Slot, ...], ...], like: Abstract) -> A
 
 
 def _nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
-    """The gradient of ``nll_loss``: 0 at targets that are ignored; the scores themselves are not read."""
+    """Return the gradient of ``nll_loss``: 0 at ignored targets; the scores themselves are not read."""
     given = arguments_by_name(node)
     scores, target, grad = (states[given[name]] for name in ("self", "target", "grad_output"))
     classes = 1 if len(scores.dims) > 1 else 0
@@ -63,13 +63,13 @@ def _less(world: World, node: Node, a: Abstract, b: Abstract) -> Abstract:
 
 
 def _summed(world: World, x: Abstract, dim: int) -> Abstract:
-    """The sum along a dimension, as large as before."""
+    """Return the sum along a dimension, expanded to the old size."""
     made = reduced(world, "sum", x, [dim], True, world.causes(_REASON, _REPAIR))
     return made.with_(dims=x.dims)
 
 
 def _softmax(world: World, node: Node, states: States) -> list[Abstract]:
-    """The gradients of ``softmax`` and ``log_softmax``."""
+    """Return the gradient of ``softmax`` or ``log_softmax``."""
     given = arguments_by_name(node)
     sizes = target_of(node).spec.sizes
     _, (grad, output) = broadcast(world, [states[given["grad_output"]], states[given["output"]]], sizes)
@@ -82,7 +82,7 @@ def _softmax(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
-    """The gradients of a layer norm: of its input, its weight and its bias."""
+    """Return the gradients of a layer norm: of its input, its weight and its bias."""
     given = arguments_by_name(node)
     count = len(given["normalized_shape"])
     sizes = given["input"].spec.sizes
@@ -108,7 +108,7 @@ def _layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _embedding(world: World, node: Node, states: States) -> list[Abstract]:
-    """The gradient of a table: rows of the gradient, added at their indices."""
+    """Return the gradient of an embedding table: rows of the gradient, added at their indices."""
     given = arguments_by_name(node)
     if given.get("scale_grad_by_freq"):
         raise ValueError("rows are divided by how often an index occurs, in padding too")
@@ -133,4 +133,4 @@ GRADIENTS = {
     "native_layer_norm_backward": _layer_norm,
     "embedding_dense_backward": _embedding,
 }
-"""Rules by the name of the op."""
+"""The rules by the name of the op."""

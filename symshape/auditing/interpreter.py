@@ -1,4 +1,4 @@
-"""The walk over a program: an abstract tensor for each of its values."""
+"""The interpretation of a program: an abstract tensor for each of its values."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from symshape.graph.steps import Assertion, Node, Value, moves_nothing, written_
 
 __all__ = ["Interpretation"]
 
-_LARGEST_TABLE = 1 << 24  # elements of a table of positions or a triangle that is looked through
+_LARGEST_TABLE = 1 << 24  # elements: larger constants are not searched for positions or a triangle
 
 
 class Interpretation:
-    """What is known of every value of a program.
+    """The abstract tensors of all values of a program.
 
     Attributes:
-        states: by value, after the last step.
+        states: the abstract tensor of each value, after the last step.
         makers: the step that made each value, or wrote to it last.
-        numbers: for each unbacked symbol that depends on padding, why.
-        branches: why a check of data in the program depends on padding, if one does.
+        numbers: for each unbacked symbol that depends on padding, the cause.
+        branches: the causes why checks of data in the program depend on padding.
     """
 
     def __init__(self, world: World, program: Program, inputs: Mapping[Value, Abstract]) -> None:
@@ -90,7 +90,7 @@ class Interpretation:
             self._leave(node)
 
     def _sized(self, node: Node, outputs: list[Value]) -> Cause | None:
-        """Why sizes or numbers that a step uses depend on padding, if they do."""
+        """Return why sizes or numbers that a step uses depend on padding; None if they do not."""
         for symbol in _symbols([*node.numbers, *(size for each in outputs for size in each.spec.sizes)]):
             if symbol in self.numbers:
                 return self.numbers[symbol]
@@ -106,7 +106,7 @@ class Interpretation:
             self.numbers.update(dict.fromkeys((each.symbol for each in node.bindings), cause))
 
     def _write(self, node: Node, written: list[Value], made: list[Abstract]) -> None:
-        """Writes: the written values, and all that share memory with them."""
+        """Update the states of the written values and of all values that share memory with them."""
         for value in written:
             old = self.states[value]
             if node.reads and value is node.reads[0] and made and len(made[0].dims) == value.spec.dim:
@@ -137,7 +137,7 @@ class Interpretation:
 
 
 def _overwritten(world: World, state: Abstract, new: Abstract, old: Abstract) -> Abstract:
-    """What is known of a tensor of which a part may have been written through another view."""
+    """Return the abstract tensor of a value that may have been partly written through another view."""
     dirty = bool(state.dirty or new.dirty or old.dirty)
     cause = state.cause or new.cause or world.causes("a part of the tensor is written, with or over padding")
     return Abstract(
@@ -159,7 +159,7 @@ def _symbols(numbers: list[Any]) -> Iterator[str]:
 
 
 def _constant(world: World, tensor: torch.Tensor) -> Abstract:
-    """A parameter, a buffer or a constant: the same in every call."""
+    """Return the abstract tensor of a parameter, a buffer or a constant, which is the same in every call."""
     dims = world.slot_dims(tensor.shape)
     plain = tensor.detach()
     if plain.layout is not torch.strided or plain.is_complex() or plain.is_quantized or not plain.numel():
@@ -185,7 +185,7 @@ def _constant(world: World, tensor: torch.Tensor) -> Abstract:
 
 
 def _positions(tensor: torch.Tensor, dims: Any) -> Tag | None:
-    """The positions that a table of integers holds, such as a buffer of position ids."""
+    """Return the positions in a table of integers, such as a buffer of position ids, as a tag; else None."""
     if tensor.dtype not in (torch.int64, torch.int32) or not dims or not dims[-1] or any(dims[:-1]):
         return None
     row = tensor.reshape(-1)
@@ -195,7 +195,7 @@ def _positions(tensor: torch.Tensor, dims: Any) -> Tag | None:
 
 
 def _triangle(tensor: torch.Tensor, dims: Any) -> dict[Region, Fact]:
-    """The number above the diagonal of a square table, such as a buffer with a causal mask."""
+    """Return the number above the diagonal of a square table, such as a causal mask, as a fact, if there is one."""
     if len(dims) < 2 or tensor.shape[-1] != tensor.shape[-2] or not dims[-1] or not dims[-2] or any(dims[:-2]):
         return {}
     square = tensor.reshape(tensor.shape[-2:])

@@ -1,4 +1,4 @@
-"""Layers as one op: norms, convolutions, pools, recurrent layers, attention, losses."""
+"""The audit's rules of layers that are one op: norms, convolutions, pools, recurrent layers, attention, losses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _operands(node: Node, states: States, *names: str) -> list[Abstract]:
 
 
 def _with_parameters(world: World, x: Abstract, parameters: list[Abstract]) -> Abstract:
-    """``x`` scaled and shifted by parameters."""
+    """Return ``x`` scaled and shifted by parameters."""
     dirty = x.dirty | ({EVERYWHERE} if any(each.dirty for each in parameters) else frozenset())
     level = FINITE if all(each.worst == FINITE for each in (x, *parameters)) else ANYTHING
     assumes = x.assumes.union(*(each.assumes for each in parameters))
@@ -37,7 +37,7 @@ def _with_parameters(world: World, x: Abstract, parameters: list[Abstract]) -> A
 
 
 def layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
-    """Layer norm and RMS norm: statistics over the last dimensions."""
+    """Return the results of layer norm or RMS norm: statistics over the last dimensions."""
     given = arguments_by_name(node)
     x = states[given["input"]]
     count = len(given["normalized_shape"])
@@ -48,7 +48,7 @@ def layer_norm(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def group_norm(world: World, node: Node, states: States) -> list[Abstract]:
-    """Group norm: statistics over channels of a group and all positions."""
+    """Return the results of group norm: statistics over channels of a group and all positions."""
     x = states[arguments_by_name(node)["input"]]
     found = mixed(world, x, range(1, len(x.dims)), world.causes(_STATISTICS, _MASKED_STATISTICS))
     made = _with_parameters(world, found, _operands(node, states, "weight", "bias"))
@@ -61,7 +61,7 @@ def group_norm(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def batch_norm(world: World, node: Node, states: States) -> list[Abstract]:
-    """Batch norm: statistics over all but the channels when training, else those that were kept."""
+    """Return the result of batch norm: statistics over all but the channels in training, else the running ones."""
     given = arguments_by_name(node)
     training = bool(given.get("training", given.get("train", False)))
     if "legit_no_training" in str(node.op):
@@ -76,7 +76,7 @@ def batch_norm(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def convolution(world: World, node: Node, states: States) -> list[Abstract]:
-    """Convolutions: an output depends on its neighbours; with a kernel of size 1, on its own position."""
+    """Return the result of a convolution: it depends on neighbours; with a kernel of size 1, on its own position."""
     given = arguments_by_name(node)
     x, weight = states[given["input"]], given["weight"]
     output = target_of(node)
@@ -100,7 +100,7 @@ def convolution(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def recurrent(world: World, node: Node, states: States) -> list[Abstract]:
-    """LSTM, GRU and RNN over padded (not packed) input: a step depends on those before it."""
+    """Return the results of an LSTM, GRU or RNN over padded (not packed) input: a step depends on earlier steps."""
     given = arguments_by_name(node)
     x = states[given["data"] if "data" in given else given["input"]]
     others = [states[each] for each in node.reads if states[each] is not x]
@@ -119,7 +119,7 @@ def recurrent(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def fused_attention(world: World, node: Node, states: States) -> list[Abstract]:
-    """``scaled_dot_product_attention`` in any of its kernels."""
+    """Return the results of ``scaled_dot_product_attention`` in any of its kernels."""
     given = arguments_by_name(node)
     query, key, value = (given[name] for name in ("query", "key", "value"))
     mask = given.get("attn_mask", given.get("attn_bias"))
@@ -150,14 +150,17 @@ def fused_attention(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def heads(world: World, node: Node, states: States) -> list[Abstract]:
-    """Multi-head attention, and a whole encoder layer, as one op: they mix channels, and positions by attention."""
+    """Return the results of multi-head attention, or of a whole encoder layer, as one op.
+
+    Channels are mixed, and positions by attention.
+    """
     given = arguments_by_name(node)
     inputs = [given[name] for name in ("query", "key", "value", "src") if name in given]
     mask = given.get("mask")
     others = [states[each] for each in node.reads if each not in inputs and each is not mask]
     why = world.causes("attention of a kind that no rule knows", known=False)
     kind = given.get("mask_type", 1 if mask is not None else None)
-    plain = mask is None or kind == 1  # of a row of keys; what is not 0 in it is hidden
+    plain = mask is None or kind == 1  # a mask over keys, which hides keys that are not 0 in it
     if any(each.dirty for each in others) or not plain or any(x.spec.dim != 3 for x in inputs):
         operands = [states[each] for each in node.reads]
         return [
@@ -179,7 +182,7 @@ def heads(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def nll_loss(world: World, node: Node, states: States) -> list[Abstract]:
-    """``nll_loss``: positions whose target is the ignored index count nothing."""
+    """Return the results of ``nll_loss``: positions whose target is the ignored index do not count."""
     given = arguments_by_name(node)
     scores, target = states[given["self"]], states[given["target"]]
     ignored = float(given.get("ignore_index", -100))

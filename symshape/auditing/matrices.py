@@ -1,4 +1,4 @@
-"""Rules of matrix products."""
+"""The audit's rules of matrix products."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _cause(world: World) -> Cause:
 
 
 def _product(world: World, node: Node, states: States) -> list[Abstract]:
-    """``mm``, ``bmm``, ``mv``, ``dot``, ``matmul``."""
+    """Return the result of ``mm``, ``bmm``, ``mv``, ``dot`` or ``matmul``."""
     a, b = node.reads[:2]
     return [_multiplied(world, node, states[a], states[b], a, b)]
 
@@ -46,7 +46,7 @@ def _multiplied(world: World, node: Node, x: Abstract, y: Abstract, a: Value, b:
 
 
 def _linear(world: World, node: Node, states: States) -> list[Abstract]:
-    """``linear(input, weight, bias)``."""
+    """Return the result of ``linear(input, weight, bias)``."""
     given = arguments_by_name(node)
     x, weight = given["input"], states[given["weight"]]
     output = target_of(node)
@@ -64,7 +64,7 @@ def _added(world: World, node: Node, bias: Abstract, made: Abstract, output: Val
 
 
 def _added_product(world: World, node: Node, states: States) -> list[Abstract]:
-    """``addmm``, ``baddbmm``, ``addmv``: a tensor plus a product."""
+    """Return the result of ``addmm``, ``baddbmm`` or ``addmv``: a tensor plus a product."""
     bias, a, b = node.reads[:3]
     output = target_of(node)
     made = _multiplied(world, node, states[a], states[b], a, b)
@@ -76,4 +76,4 @@ MATRICES = {
     **dict.fromkeys(("addmm", "baddbmm", "addmv"), _added_product),
     "linear": _linear,
 }
-"""Rules by the name of the op."""
+"""The rules by the name of the op."""

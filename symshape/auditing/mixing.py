@@ -1,4 +1,4 @@
-"""Ops that mix the elements along dimensions: reductions, softmax, scans, matrix products, attention."""
+"""The results of ops that mix elements along dimensions: reductions, softmax, scans, matrix products, attention."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SAME_NUMBER = frozenset({"mean", "amax", "amin", "max", "min"})
 
 
 def reduced(world: World, name: str, x: Abstract, dimensions: Iterable[int], keepdim: bool, cause: Cause) -> Abstract:
-    """A reduction over some dimensions."""
+    """Return the result of a reduction over some dimensions."""
     gone = frozenset(dimensions)
     slots = x.slots(gone)
     dims = tuple(() if i in gone else dim for i, dim in enumerate(x.dims) if keepdim or i not in gone)
@@ -62,7 +62,7 @@ def reduced(world: World, name: str, x: Abstract, dimensions: Iterable[int], kee
 
 
 def _whole_rows(world: World, name: str, x: Abstract, slots: frozenset[Slot]) -> Region | None:
-    """The region of padding, where ``x`` is 0 there and one number elsewhere, and whole rows are summed."""
+    """Return the region of padding if whole rows are summed of an ``x`` that is 0 there and one number elsewhere."""
     if name != "sum" or x.rest is None or len(x.facts) != 1:
         return None
     ((region, fact),) = x.facts.items()
@@ -75,7 +75,7 @@ def _whole_rows(world: World, name: str, x: Abstract, slots: frozenset[Slot]) ->
 
 
 def _escaped(world: World, x: Abstract, region: Region, slots: frozenset[Slot]) -> Region:
-    """The region of the result that depends on a dirty region when these slots are summed away."""
+    """Return the region of a reduction's result that depends on a dirty region, if these slots are summed away."""
     if not region.slots & slots:
         return region
     if world.side(region.group) != "right":
@@ -90,7 +90,7 @@ def _escaped(world: World, x: Abstract, region: Region, slots: frozenset[Slot]) 
 
 
 def mixed(world: World, x: Abstract, dimensions: Iterable[int], cause: Cause, level: int | None = None) -> Abstract:
-    """A result of the same dimensions whose elements depend on everything along some of them."""
+    """Return a result of the same dimensions whose elements depend on everything along some of them."""
     slots = x.slots(dimensions)
     dirty = frozenset(EVERYWHERE if region.slots & slots else region for region in world.settled(x).dirty)
     found = (FINITE if x.worst == FINITE else ANYTHING) if level is None else level
@@ -98,7 +98,7 @@ def mixed(world: World, x: Abstract, dimensions: Iterable[int], cause: Cause, le
 
 
 def scanned(world: World, x: Abstract, dimension: int, cause: Cause) -> Abstract:
-    """A running sum and its kin: an element depends on those before it."""
+    """Return the result of a scan, such as a running sum: an element depends on the elements before it."""
     slots = x.slots([dimension])
     dirty = set()
     for region in world.settled(x).dirty:
@@ -111,7 +111,7 @@ def scanned(world: World, x: Abstract, dimension: int, cause: Cause) -> Abstract
 
 
 def softmax(world: World, x: Abstract, dimension: int, *, logarithm: bool = False) -> Abstract:
-    """``softmax`` along a dimension: masked scores weigh exactly 0."""
+    """Return the result of ``softmax`` along a dimension: masked scores weigh exactly 0."""
     slots = x.slots([dimension])
     masks = {
         region: fact
@@ -148,7 +148,7 @@ def softmax(world: World, x: Abstract, dimension: int, *, logarithm: bool = Fals
 def _rows_without_scores(
     world: World, x: Abstract, masks: Iterable[Region], slots: frozenset[Slot]
 ) -> tuple[frozenset[str], set[Region]]:
-    """What to assume so that no row is masked whole, and the regions in which a row may be: queries at padding."""
+    """Return the assumptions that no row is masked whole, and the regions in which a row may be: queries at padding."""
     padding = [each for each in masks if each.group >= 0]
     if not padding:
         return frozenset((MASKED_ROWS,) if x.level == LOW else ()), set()
@@ -175,7 +175,7 @@ def _rows_without_scores(
 def contraction(
     world: World, a: Abstract, b: Abstract, sizes: Sequence[Any], inner: Any, dtype: torch.dtype, cause: Cause
 ) -> Abstract:
-    """``(…, m, k) @ (…, k, n)``: products of elements, summed over ``k``; ``sizes`` are those of the result."""
+    """Return ``(…, m, k) @ (…, k, n)``: products of elements, summed over ``k``; ``sizes`` are those of the result."""
     wide_a = a.with_(dims=(*a.dims[:-1], (), a.dims[-1]))
     wide_b = b.with_(dims=(*b.dims[:-2], (), b.dims[-1], b.dims[-2]))
     dims, operands = broadcast(world, [wide_a, wide_b], [*sizes, inner])
@@ -197,7 +197,10 @@ def attention(
     *,
     weights: bool = False,
 ) -> tuple[Abstract, Abstract]:
-    """Attention and its log-sum-exp, or its weights: ``sizes`` of the result, number of keys, width of a query."""
+    """Return attention and its log-sum-exp, or with ``weights`` its weights.
+
+    ``sizes`` are those of the result, ``keys`` is the number of keys, ``width`` the size of a query.
+    """
     if len(key.dims) > 3 and len(query.dims) == len(key.dims):
         key, value = _same_heads(world, query, key), _same_heads(world, query, value)
     swapped = key.with_(dims=(*key.dims[:-2], key.dims[-1], key.dims[-2]))
@@ -220,7 +223,7 @@ def attention(
 
 
 def _same_heads(world: World, query: Abstract, other: Abstract) -> Abstract:
-    """``other`` with one head for all queries where it has fewer heads than the query."""
+    """Return ``other`` with one head for all queries if it has fewer heads than the query."""
     mine, theirs = query.dims[-3], other.dims[-3]
     alike = len(mine) == len(theirs) and all(world.same(a.size, b.size) for a, b in zip(mine, theirs, strict=True))
     if alike or not theirs:

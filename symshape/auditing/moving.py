@@ -1,4 +1,4 @@
-"""Rules of ops that move elements: their arguments read, and passed to ``viewing``."""
+"""The audit's rules of ops that move elements, which read their arguments for ``viewing``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ States = Mapping[Value, Abstract]
 
 
 def _view(world: World, node: Node, states: States) -> list[Abstract]:
-    if node.op._overloadname == "dtype":  # the bits: zeros of either sign are two numbers
+    if node.op._overloadname == "dtype":  # a view of the bits: 0.0 and -0.0 differ
         x = states[node.reads[0]]
         loose = FINITE_NUMBERS in x.assumes
         cause = x.cause or world.causes("the bits of numbers are read", known=False)
@@ -60,7 +60,7 @@ def _slice(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _split(world: World, node: Node, states: States) -> list[Abstract]:
-    """``split``, ``chunk``, ``unbind``: slices one after the other."""
+    """Return the results of ``split``, ``chunk`` or ``unbind``: slices one after the other."""
     given, x = arguments_by_name(node), states[node.reads[0]]
     dim = given.get("dim", 0) % len(x.dims)
     start: Any = 0
@@ -88,7 +88,7 @@ def _cat(world: World, node: Node, states: States) -> list[Abstract]:
     dim = given.get("dim", 0) % max(rank, 1)
     if node.op._schema.name == "aten::stack":
         parts = [each.with_(dims=(*each.dims[:dim], (), *each.dims[dim:])) for each in parts]
-    parts = [each for each in parts if len(each.dims) == rank]  # an empty vector joins with anything
+    parts = [each for each in parts if len(each.dims) == rank]  # cat ignores an empty vector
     if len(parts) == 1:
         return [viewed(world, parts[0], sizes)]
     return [joined(world, parts, dim, sizes)]
@@ -112,7 +112,7 @@ def _repeat(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _turned(world: World, node: Node, states: States) -> list[Abstract]:
-    """``flip`` and ``roll``: positions along some dimensions are lost."""
+    """Return the result of ``flip`` or ``roll``: positions along some dimensions are lost."""
     given, x = arguments_by_name(node), states[node.reads[0]]
     dims = given.get("dims") or range(len(x.dims))
     gone = x.slots([each % len(x.dims) for each in dims]) if x.dims else frozenset()
@@ -139,4 +139,4 @@ MOVES = {
     "repeat": _repeat,
     **dict.fromkeys(("flip", "roll"), _turned),
 }
-"""Rules by the name of the op."""
+"""The rules by the name of the op."""

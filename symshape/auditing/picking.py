@@ -1,4 +1,4 @@
-"""Ops that pick elements by index tensors, and write to them: embedding, gather, index, topk, scatter."""
+"""The results of ops that read or write elements at index tensors: embedding, gather, index, topk, scatter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["blurred", "embedded", "gathered", "indexed", "ordered", "selected_ro
 
 
 def embedded(world: World, weight: Abstract, ids: Abstract, sizes: Sequence[Any]) -> Abstract:
-    """``embedding(weight, ids)``: a row for each index."""
+    """Return the result of ``embedding(weight, ids)``: a row for each index."""
     dims = (*ids.dims, *world.slot_dims(sizes[len(ids.dims) :]))
     cause = world.causes("rows are looked up in a table that depends on padding")
     dirty = ids.dirty | ({EVERYWHERE} if weight.dirty else frozenset())
@@ -22,7 +22,7 @@ def embedded(world: World, weight: Abstract, ids: Abstract, sizes: Sequence[Any]
 
 
 def gathered(world: World, x: Abstract, dimension: int, index: Abstract) -> Abstract:
-    """``gather``: along one dimension an element is picked by the index at its own position."""
+    """Return the result of ``gather``: an element is picked along one dimension by the index at its own position."""
     if x.dims and index.dims and dimension < len(index.dims):
         x = _within(world, x, index, dimension)
     level, assumes = x.worst, x.assumes | index.assumes
@@ -32,7 +32,7 @@ def gathered(world: World, x: Abstract, dimension: int, index: Abstract) -> Abst
 
 
 def _within(world: World, x: Abstract, index: Abstract, dimension: int) -> Abstract:
-    """``x`` by the slots of the index, but for the dimension that is picked along."""
+    """Return ``x`` by the slots of the index, except for the dimension along which elements are picked."""
     mapping: dict[Slot, Coordinate | None] = {}
     for i, (mine, theirs) in enumerate(zip(x.dims, index.dims, strict=True)):
         alike = len(mine) == len(theirs) and i != dimension
@@ -45,7 +45,7 @@ def _within(world: World, x: Abstract, index: Abstract, dimension: int) -> Abstr
 
 
 def selected_rows(world: World, x: Abstract, dimension: int, index: Abstract, sizes: Sequence[Any]) -> Abstract:
-    """``index_select``: whole slices picked by a vector of indices."""
+    """Return the result of ``index_select``: whole slices picked by a vector of indices."""
     new = world.slot_dims([sizes[dimension]])[0]
     dims = (*x.dims[:dimension], new, *x.dims[dimension + 1 :])
     made = x.moved(dims, dict.fromkeys(frozenset(x.dims[dimension]) & referenced(x)))
@@ -56,7 +56,7 @@ def selected_rows(world: World, x: Abstract, dimension: int, index: Abstract, si
 
 
 def indexed(world: World, x: Abstract, indices: Sequence[Abstract | None], sizes: Sequence[Any]) -> Abstract:
-    """``x[i, j, …]`` with index tensors in front: where they are positions, the result is ``x`` moved.
+    """Return the result of ``x[i, j, …]`` with index tensors in front: if they are positions, it is ``x`` moved.
 
     The number of valid positions minus 1 is the index of the last valid position.
     """
@@ -97,7 +97,7 @@ def _is_last(world: World, index: Abstract) -> bool:
 def _at_last(
     world: World, x: Abstract, last: tuple[int, Slot, Abstract], mapping: dict[Slot, Coordinate | None]
 ) -> tuple[Abstract, dict[Slot, Coordinate | None]]:
-    """``x`` without the dirty regions that the last valid position of the same row is not in."""
+    """Return ``x`` without the dirty regions that do not contain the last valid position of the same row."""
     _, slot, index = last
     assert index.tag is not None
     kept: set[Region] = set()
@@ -117,7 +117,7 @@ def _at_last(
 
 
 def ordered(world: World, x: Abstract, dimension: int, dims: Dims, cause: Cause) -> Abstract:
-    """``topk`` and ``sort``: elements depend on all others along one dimension."""
+    """Return the result of ``topk`` or ``sort``: elements depend on all others along one dimension."""
     slots = frozenset(x.dims[dimension]) if x.dims else frozenset()
     dirty = frozenset(EVERYWHERE if region.slots & slots else region for region in world.settled(x).dirty)
     mapping = {
@@ -132,7 +132,7 @@ def ordered(world: World, x: Abstract, dimension: int, dims: Dims, cause: Cause)
 
 
 def blurred(world: World, operands: Sequence[Abstract], dims: Dims, cause: Cause) -> Abstract:
-    """A result of which nothing is known but what it depends on: dirty everywhere if any operand is dirty."""
+    """Return a result about which only its operands are known: dirty everywhere if any operand is dirty."""
     dirty = any(each.dirty for each in operands)
     found = next((each.cause for each in operands if each.cause is not None), cause) if dirty else None
     assumes = frozenset().union(*(each.assumes for each in operands))

@@ -1,4 +1,4 @@
-"""Elementwise ops: an element of the result depends on the elements of the operands at its own position."""
+"""The results of elementwise ops: an element depends on the elements of the operands at its own position."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from symshape.graph.steps import Node, Value, arguments_by_name, map_argument
 __all__ = ["chosen", "combine", "pointwise"]
 
 _PARTS: dict[str, Callable[[float, float], float]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
-_MODERATE = 100.0  # what is added to a masked score without bringing it back
+_MODERATE = 100.0  # the most that may be added to a masked score, which stays masked
 _COPIES = frozenset({"_to_copy", "clone", "alias", "detach", "lift_fresh", "contiguous", "expand", "copy"})
 
 
 def pointwise(world: World, node: Node, states: Mapping[Value, Abstract]) -> Abstract:
-    """The result of an elementwise op."""
+    """Return the result of an elementwise op."""
     output = target_of(node)
     reads = list(node.reads)
     dims, operands = broadcast(world, [states[each] for each in reads], output.spec.sizes)
@@ -58,7 +58,7 @@ _SIGNED |= {"reciprocal": 0, "rsqrt": 0, "pow": 0, "copysign": 0, "signbit": 0, 
 
 
 def _reads_signs_of_zeros(name: str, node: Node | None, operands: Sequence[Abstract]) -> bool:
-    """Return whether an op tells zeros of either sign apart, and some may have the sign of padding: ``x * 0`` has."""
+    """Return whether an op distinguishes 0.0 from -0.0, and a zero may have its sign from padding, as ``x * 0`` has."""
     if name not in _SIGNED:
         return False
     exponent = node.args[1] if name == "pow" and node is not None and len(node.args) > 1 else None
@@ -68,7 +68,7 @@ def _reads_signs_of_zeros(name: str, node: Node | None, operands: Sequence[Abstr
 
 
 def _number(dims: Dims, value: Any) -> Abstract:
-    """A Python number as an abstract tensor."""
+    """Return a Python number as an abstract tensor."""
     if isinstance(value, (bool, int, float)):
         return Abstract(dims, rest=float(value), level=level_of(float(value)), low=float(value))
     return Abstract(dims)
@@ -77,14 +77,14 @@ def _number(dims: Dims, value: Any) -> Abstract:
 def combine(
     world: World, name: str, dims: Dims, operands: Sequence[Abstract], node: Node | None, dtype: torch.dtype
 ) -> Abstract:
-    """The result of an elementwise op on operands under common dimensions.
+    """Return the result of an elementwise op on operands under common dimensions.
 
     Args:
         world: the facts of the audit.
         name: the op's name.
         dims: the dimensions.
         operands: the tensors, in order.
-        node: the step, whose op is computed on known numbers; None for a product that stands for a part of an op.
+        node: the step, whose op is computed on known numbers; None for a product that is a part of another op.
         dtype: the dtype of the result.
     """
     if node is not None and arguments_by_name(node).get("alpha", 1) != 1:
@@ -117,7 +117,7 @@ def combine(
 
 
 def chosen(world: World, dims: Dims, condition: Abstract, yes: Abstract, no: Abstract) -> Abstract:
-    """``where(condition, yes, no)`` under common dimensions."""
+    """Return the result of ``where(condition, yes, no)`` under common dimensions."""
     facts: dict[Region, Fact] = {}
     regions = dict.fromkeys(region for each in (condition, yes, no) for region in each.facts)
     taken: dict[Region, bool] = {}
@@ -145,7 +145,7 @@ def chosen(world: World, dims: Dims, condition: Abstract, yes: Abstract, no: Abs
 
 
 def inverted(x: Abstract) -> Abstract:
-    """The negation of a tensor of truth values."""
+    """Return the negation of a tensor of truth values."""
     facts = {region: float(not fact) for region, fact in x.facts.items() if not isinstance(fact, str)}
     return x.with_(facts=facts, rest=None if x.rest is None else float(not x.rest), low=0.0, tag=None)
 
@@ -153,7 +153,7 @@ def inverted(x: Abstract) -> Abstract:
 def _level_of_choice(
     condition: Abstract, yes: Abstract, no: Abstract, facts: Mapping[Region, Fact]
 ) -> tuple[int, float]:
-    """The level and the lower bound of a choice outside its facts."""
+    """Return the level and the lower bound of a choice outside its facts."""
     parts = [yes, no]
     if condition.rest is not None and all(region in facts for region in condition.facts):
         parts = [yes if condition.rest else no]
@@ -164,20 +164,20 @@ def _level_of_choice(
 
 
 def _level_in(world: World, x: Abstract, region: Region) -> int:
-    """The level of an operand in a region."""
+    """Return the level of an operand in a region."""
     fact = world.fact_at(x, region)
     return x.worst if fact is None else level_of(fact)
 
 
 def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> float | None:
-    """The number that an op makes of known numbers; None where one is unknown or the sign of a zero matters."""
+    """Return the result of an op on known numbers; None if one is unknown or the sign of a zero matters."""
     if any(each is None or isinstance(each, str) for each in known):
         return None
     numbers: list[float] = [each for each in known if isinstance(each, (int, float))]
     if not numbers:
         return None
     choices = [(0.0, -0.0) if each == 0 else (each,) for each in numbers]
-    if node is None:  # a part of an op
+    if node is None:  # the product is a part of another op
         if name not in _PARTS or len(numbers) != 2:
             return None
         found: set[float | None] = {_PARTS[name](*each) + 0.0 for each in itertools.product(*choices)}
@@ -190,12 +190,12 @@ def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> flo
 
 
 def _evaluated(node: Node, numbers: Sequence[float]) -> float | None:
-    """What the op of a node makes of these numbers as its tensors; NaN is no number."""
+    """Return the number that a node's op computes from these numbers as its tensors; None for NaN or an error."""
     left = iter(numbers)
 
     def leaf(arg: Any) -> Any:
         if not isinstance(arg, Value):
-            raise ValueError(arg)  # a size: no one number
+            raise ValueError(arg)  # a size is not one number
         return torch.tensor(next(left), dtype=torch.float64).to(arg.spec.dtype)
 
     try:
@@ -212,7 +212,7 @@ def _evaluated(node: Node, numbers: Sequence[float]) -> float | None:
 def _absorbed(
     name: str, known: Sequence[Fact | None], levels: Sequence[int], dtype: torch.dtype
 ) -> tuple[Fact | None, set[str]]:
-    """The number that one known operand alone settles, and what has to be assumed for that."""
+    """Return the number that one known operand alone decides, and the assumptions needed for that."""
     others = [max([FINITE, *levels[:i], *levels[i + 1 :]]) for i in range(len(levels))]
     assumes = {FINITE_NUMBERS} if dtype.is_floating_point else set()
     for number, level in zip(known, others, strict=True):
@@ -234,7 +234,7 @@ def _absorbed(
 def _masked(
     name: str, known: Sequence[Fact | None], levels: Sequence[int], assumes: set[str]
 ) -> tuple[Fact | None, set[str]]:
-    """``MASKED`` where a score stays masked: a large negative number was added, or nothing that matters was done."""
+    """Return ``MASKED`` if a score stays masked: a large negative number was added, or the op barely changes it."""
     strong = [each == MASKED or (isinstance(each, float) and each <= STRONG) for each in known]
     if any(isinstance(each, float) and each > _MODERATE for each in known):
         return None, set()
@@ -251,7 +251,7 @@ _OPPOSITE = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 def _compared(name: str, operands: Sequence[Abstract], world: World) -> dict[Region, Fact]:
-    """The facts of a comparison of positions with counts of valid positions, or of positions with positions."""
+    """Return the facts of a comparison of positions with counts of valid positions, or with other positions."""
     if name not in _OPPOSITE or len(operands) != 2:
         return {}
     a, b = operands[0].tag, operands[1].tag
@@ -270,12 +270,12 @@ def _compared(name: str, operands: Sequence[Abstract], world: World) -> dict[Reg
 
 
 def _flips(position: Coordinate, offset: int) -> Coordinate:
-    """The coordinate of the mask at which a comparison with the count plus ``offset`` flips."""
+    """Return the coordinate of the mask at which a comparison with the count plus ``offset`` flips."""
     return Coordinate(position.slot, position.offset - offset)
 
 
 def _causal(name: str, a: Coordinate, b: Coordinate) -> dict[Region, Fact]:
-    """The facts of ``a < b`` and its kin between two positions."""
+    """Return the facts of a comparison (``<``, ``<=``, ``>``, ``>=``) of two positions."""
     above, below = after(a, b), after(b, a)
     if above is None or below is None:
         return {}
@@ -292,7 +292,7 @@ _EXACT = (torch.int64, torch.int32, torch.float32, torch.float64)  # hold the po
 
 
 def _tag(name: str, operands: Sequence[Abstract], node: Node | None, dtype: torch.dtype) -> Tag | None:
-    """The integers of the result, where positions or counts are copied, or moved by a constant."""
+    """Return the tag of the result if positions or counts are copied, or shifted by a constant; else None."""
     if not operands or operands[0].tag is None or dtype not in _EXACT:
         return None
     tag = operands[0].tag

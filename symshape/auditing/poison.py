@@ -1,4 +1,4 @@
-"""Runs of the function with other padding: what differs, and where the valid positions of a result are."""
+"""Runs of the audited function with other padding: the differences, and the valid positions of a result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float64: 1e-9}  #
 
 @attrs.frozen(eq=False)
 class Poison:
-    """One padding: its name, its kind, and the number for a padded argument."""
+    """A padding to try: its name, its kind, and the function that fills a padded argument."""
 
     name: str
     kind: str
@@ -46,10 +46,10 @@ class Poison:
 
 @attrs.frozen
 class Difference:
-    """Two paddings and two answers.
+    """A difference between the outputs of two runs with different padding.
 
     Attributes:
-        padding: what the padding held, instead of that of the example.
+        padding: the content of the padding, instead of the example's.
         kind: ``ordinary``, ``large`` or ``not finite``.
         index: the element of the output.
         before: the element with the example's padding.
@@ -68,7 +68,7 @@ class Difference:
 
 
 def poisons() -> Iterator[Poison]:
-    """The paddings that are tried."""
+    """Yield the paddings to try."""
     for number in range(_DRAWS):
         yield Poison(f"other values (draw {number + 1})", ORDINARY, _drawn)
     yield Poison("the smallest value", ORDINARY, lambda x, valid, _: _repeated(x, valid.min()))
@@ -99,7 +99,7 @@ def _special(x: torch.Tensor, value: float) -> torch.Tensor:
 
 
 def poisoned(request: Request, poison: Poison, seed: int) -> dict[str, Any] | None:
-    """The arguments of the example with other padding; None where this padding is that of the example."""
+    """Return the arguments of the example with other padding; None if that is the example's padding."""
     found = {
         name: each.detach().clone() if isinstance(each, torch.Tensor) else each
         for name, each in request.arguments.items()
@@ -121,7 +121,10 @@ def poisoned(request: Request, poison: Poison, seed: int) -> dict[str, Any] | No
 
 
 def run(request: Request, arguments: Mapping[str, Any], tensors: Sequence[torch.Tensor], seed: int = 0) -> list[Any]:
-    """The leaves of the result, and the contents of some tensors of the program after the call, which are put back."""
+    """Run the function; return the leaves of its result, and the contents of ``tensors`` after it.
+
+    Parameters, buffers and ``tensors`` are restored.
+    """
     module = request.fn if isinstance(request.fn, torch.nn.Module) else None
     state = [] if module is None else [*module.parameters(), *module.buffers()]
     before = [(each, each.detach().clone()) for each in {id(each): each for each in (*state, *tensors)}.values()]
@@ -143,7 +146,7 @@ def _plain(leaf: Any) -> Any:
 
 
 def difference(before: Any, after: Any, where: torch.Tensor | None, poison: Poison) -> Difference | None:
-    """The largest difference of two outputs, at positions that count."""
+    """Return the largest difference of two outputs, at positions that count; None if it is within the tolerance."""
     if not isinstance(before, torch.Tensor):
         same = before == after or before != before
         return None if same else Difference(poison.name, poison.kind, (), float(before), float(after))
@@ -168,7 +171,7 @@ def difference(before: Any, after: Any, where: torch.Tensor | None, poison: Pois
 
 
 def positions_of_regions(request: Request, state: Abstract, shape: Sequence[int], program: Program) -> torch.Tensor:
-    """The positions of an output that lie in none of its dirty regions."""
+    """Return a mask of the positions of an output outside all its dirty regions."""
     found = torch.ones(tuple(shape), dtype=torch.bool)
     for region in state.dirty:
         found &= ~_holds(request.groups[region.group], region, state, shape, program)
@@ -207,9 +210,9 @@ def _holds(group: Group, region: Region, state: Abstract, shape: Sequence[int], 
 def positions_of_sizes(
     request: Request, world: World, sizes: Sequence[Any], shape: Sequence[int], rows: Any
 ) -> torch.Tensor | None:
-    """The positions of an output that count, by its sizes alone: valid along every dimension as long as a mask.
+    """Return the positions of an output that count, by its sizes alone: valid along every dimension as long as a mask.
 
-    A dimension whose size is another function of the length counts in proportion.  None where there is no such
+    A dimension whose size is another function of the length counts in proportion.  Return None if there is no such
     dimension.
     """
     found: torch.Tensor | None = None
@@ -233,14 +236,14 @@ def _depends(size: Any, length: Any) -> bool:
 
 
 def _in_proportion(mask: torch.Tensor, count: int) -> torch.Tensor:
-    """A mask of another length: valid where all of the part that a position stands for is."""
+    """Return the mask at another length: a position is valid if all of the part that it represents is."""
     size = mask.shape[-1]
     parts = [(i * size // count, max(-(-(i + 1) * size // count), i * size // count + 1)) for i in range(count)]
     return torch.stack([mask[..., low : min(high, size)].all(-1) for low, high in parts], -1)
 
 
 def _along(mask: torch.Tensor, i: int, row: int | None, terms: Sequence[Any]) -> torch.Tensor:
-    """A mask along dimension ``i``, and its rows along ``row``; valid in all rows where there is no such dimension."""
+    """Return a mask along dimension ``i``, with its rows along ``row``; without such a dimension, valid in all rows."""
     view = [1] * len(terms)
     view[i] = mask.shape[-1]
     if mask.dim() == 2 and row is not None and row != i:

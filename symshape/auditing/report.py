@@ -31,13 +31,13 @@ class OutputAudit:
     Attributes:
         name: the output.
         verdict: ``proven``, ``leaks`` or ``unknown``.
-        where: at which positions the output is unaffected, in words; for a leak where it was compared.
+        where: the positions at which the output is unaffected, in words; for a leak, where it was compared.
         assumes: the assumptions of the proof.
         step: the op at which padding spreads, for leaks and unknown outputs.
-        reason: why it does.
-        repair: what would mend it; empty where no rule knows.
+        reason: why padding spreads there.
+        repair: a change that would repair the program; empty if no rule knows one.
         path: the ops from the padding to the output.
-        counterexample: two paddings with two answers.
+        counterexample: two paddings with two different outputs.
         breaks: a difference found with padding that the assumptions exclude.
     """
 
@@ -75,15 +75,15 @@ class OutputAudit:
 
 @attrs.frozen
 class PaddingAudit:
-    """What padding does to the outputs of a program.
+    """The report of an audit: the effects of padding on the outputs of a program.
 
     Attributes:
         program: the name of the function.
         outputs: a verdict for each output.
-        assumes: what holds of every call that the audit speaks of.
-        notes: what the caller should know about the request.
+        assumes: the assumptions about every call that the audit covers.
+        notes: notes on the request for the caller.
         guards: the guards within which the sizes may vary.
-        runs: how many paddings were run on the example.
+        runs: the number of paddings that were run on the example.
     """
 
     program: str
@@ -100,16 +100,16 @@ class PaddingAudit:
 
     @property
     def leaks(self) -> tuple[OutputAudit, ...]:
-        """The outputs into which padding leaks."""
+        """Return the outputs into which padding leaks."""
         return tuple(each for each in self.outputs if each.verdict == LEAKS)
 
     @property
     def unknown(self) -> tuple[OutputAudit, ...]:
-        """The outputs of which neither is known."""
+        """Return the outputs that are neither proven unaffected nor known to leak."""
         return tuple(each for each in self.outputs if each.verdict == UNKNOWN)
 
     def __getitem__(self, name: str) -> OutputAudit:
-        """The verdict of an output, by its name."""
+        """Return the verdict of an output, by its name."""
         return next(each for each in self.outputs if each.name == name)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The arguments of an audit, read: the call, the groups of padded dimensions, their masks on the example."""
+"""The request of an audit, read from its arguments: the call, the groups of padded dimensions, their masks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symshape.user_code import name_of
 __all__ = ["Group", "Request", "Valid", "read_request"]
 
 Valid = str | Callable[..., torch.Tensor]
-"""An argument that says which positions are valid (a mask or lengths), or a function of the arguments."""
+"""An argument's name that says which positions are valid (a mask or lengths), or a function of the arguments."""
 
 
 @attrs.frozen(eq=False)
@@ -29,11 +29,11 @@ class Group:
         valid: on the example: True at valid positions; ``(rows, length)`` or ``(length,)``.
         source: the argument that says which positions are valid; None for a function.
         kind: ``mask``, ``lengths`` or ``function``.
-        inverted: the mask is true at padding.
-        padding_number: what the mask holds at padding.
-        valid_number: what the mask holds at valid positions; None if that is not one number.
+        inverted: whether the mask is true at padding.
+        padding_number: the number that the mask holds at padding.
+        valid_number: the number that the mask holds at valid positions; None if there are several.
         dims: for each padded argument, the dimensions of the mask's rows and of its positions.
-        side: where each row has its padding.
+        side: the side of each row's padding: ``right``, ``left`` or ``any``.
         filled: whether each row has a valid position.
     """
 
@@ -51,14 +51,14 @@ class Group:
 
 @attrs.frozen(eq=False)
 class Request:
-    """An audit that was asked for.
+    """A request for an audit.
 
     Attributes:
         fn: the function or module.
         arguments: the example call, by name.
-        positional: how many arguments are passed by position.
+        positional: the names of the arguments that are passed by position.
         groups: the padded sizes.
-        fixed: what padded arguments hold at padding, where that is fixed.
+        fixed: the numbers that padded arguments hold at padding, where that is fixed.
         anything: whether padding may hold infinities and NaN.
     """
 
@@ -70,7 +70,7 @@ class Request:
     anything: bool
 
     def call(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments of a call."""
+        """Return the positional and keyword arguments of a call."""
         rest = {name: each for name, each in arguments.items() if name not in self.positional}
         return tuple(arguments[name] for name in self.positional), rest
 
@@ -137,7 +137,7 @@ def read_request(
     padding: str,
     side: str | None,
 ) -> Request:
-    """The request of an audit.
+    """Read and check the request of an audit.
 
     Raises:
         InputError: an argument, a dimension or a mask does not exist, or does not fit.
@@ -166,7 +166,7 @@ def read_request(
 
 
 def _arguments(fn: Callable[..., Any], example: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The example call by name, and the names that are passed by position."""
+    """Return the example call by name, and the names that are passed by position."""
     if isinstance(example, torch.Tensor):
         example = (example,)
     if isinstance(example, Mapping):

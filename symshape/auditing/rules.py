@@ -1,4 +1,4 @@
-"""The table of rules: for each op, what its results depend on."""
+"""The table of the audit's rules: for each op, the abstract tensors of its results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def results(world: World, node: Node, states: States) -> list[Abstract]:
     if node.op.namespace == "aten" and rule is not None:
         try:
             found = rule(world, node, states)
-        except (IndexError, KeyError, TypeError, ValueError):  # arguments of a kind that the rule does not read
+        except (IndexError, KeyError, TypeError, ValueError):  # arguments that the rule does not support
             return [_unknown(world, node, states, each, known=False) for each in targets]
         if all(len(each.dims) == target.spec.dim for each, target in zip(found, targets, strict=False)):
             missing = targets[len(found) :]
@@ -127,7 +127,7 @@ def _dropout(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _random(world: World, node: Node, states: States) -> list[Abstract]:
-    """Random numbers: the same in both calls, whose generators start alike."""
+    """Return random numbers, which are the same in both calls, as their generators start in the same state."""
     given = node.reads[1:] if node.op._schema.is_mutable else node.reads
     if any(states[each].dirty for each in given):
         return [_unknown(world, node, states, target_of(node), known=True)]
@@ -135,7 +135,7 @@ def _random(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _loss(world: World, node: Node, states: States) -> list[Abstract]:
-    """Elementwise losses and their mean or sum."""
+    """Return an elementwise loss, or its mean or sum."""
     first, second = node.reads[:2]
     wide = first if first.spec.dim >= second.spec.dim else second
     dims, operands = broadcast(world, [states[first], states[second]], wide.spec.sizes)
@@ -155,7 +155,7 @@ _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_
 
 
 def _neighbours(world: World, node: Node, states: States) -> list[Abstract]:
-    """Pools and unfolding: an output depends on its neighbours."""
+    """Return the results of pools and unfolding, which depend on neighbours."""
     cause = world.causes("neighbours are read, and those at padding are not zero", "multiply by the mask before")
     reads = [world.settled(states[each]) for each in node.reads]
     return [

@@ -1,4 +1,4 @@
-"""Rules of ops that pick elements by data: their arguments read, and passed to ``picking``."""
+"""The audit's rules of ops that pick elements by data, which read their arguments for ``picking``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _index(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _where_true(world: World, x: Abstract, mask: Abstract, sizes: Any) -> Abstract:
-    """``x[mask]``: elements of padding are not among the result where the mask is false there."""
+    """Return the result of ``x[mask]``: it contains no elements of padding if the mask is false there."""
     shape = [_size(dim) for dim in x.dims[: len(mask.dims)]]
     wide = x.with_(dims=x.dims)
     padded = mask.with_(dims=(*mask.dims, *((),) * (len(x.dims) - len(mask.dims))))
@@ -109,7 +109,7 @@ def _ordered(world: World, node: Node, states: States) -> list[Abstract]:
 
 
 def _packed(world: World, node: Node, states: States) -> list[Abstract]:
-    """``pack_padded_sequence``: padding is left out where the lengths are the counts of valid positions."""
+    """Return the results of ``pack_padded_sequence``: without padding if the lengths count the valid positions."""
     given = arguments_by_name(node)
     x, lengths = states[given["input"]], states[given["lengths"]]
     batch, time = (0, 1) if given["batch_first"] else (1, 0)
@@ -154,4 +154,4 @@ SELECTIONS = {
         _scattered,
     ),
 }
-"""Rules by the name of the op."""
+"""The rules by the name of the op."""

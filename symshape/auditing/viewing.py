@@ -1,4 +1,4 @@
-"""Ops that move elements: views, permutations, slices, joins."""
+"""The results of ops that move elements: views, permutations, slices, joins."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["expanded", "joined", "lost", "padded", "permuted", "picked", "sliced
 
 
 def lost(world: World, x: Abstract, dims: Dims, reason: str, slots: frozenset[Slot] | None = None) -> Abstract:
-    """``x`` under other dimensions, without the regions that name some slots (all if not given)."""
+    """Return ``x`` under other dimensions, without the regions that name some slots (all if not given)."""
     gone = slots if slots is not None else referenced(x)
     return world.settled(x.moved(dims, dict.fromkeys(gone & referenced(x))), world.causes(reason))
 
 
 def viewed(world: World, x: Abstract, sizes: Sequence[Any]) -> Abstract:
-    """A view of other sizes: slots move between dimensions, and split where their parts matter not."""
+    """Return a view of other sizes: slots move between dimensions, and split where their parts do not matter."""
     stack = [slot for dim in x.dims for slot in dim]
     named = referenced(x)
     found: list[tuple[Slot, ...]] = []
@@ -41,7 +41,7 @@ def viewed(world: World, x: Abstract, sizes: Sequence[Any]) -> Abstract:
 def _take(
     world: World, stack: list[Slot], size: Any, named: frozenset[Slot], broken: set[Slot]
 ) -> tuple[Slot, ...] | None:
-    """Slots off the end of the stack whose product is ``size``; None where there are none."""
+    """Pop slots off the end of the stack whose product is ``size`` and return them; None if there are none."""
     if isinstance(size, int) and size == 1:
         return ()
     taken: list[Slot] = []
@@ -65,7 +65,7 @@ def _product(slots: Sequence[Slot]) -> Any:
 
 
 def _piece(world: World, last: Slot, taken: Sequence[Slot], size: Any) -> tuple[Any, Any] | None:
-    """The inner and the outer part of a slot, of which the inner one completes ``size``."""
+    """Return the inner and the outer part of a slot, of which the inner one completes ``size``."""
     done = world.size(_product(taken)) if taken else 1
     if isinstance(size, int) and isinstance(done, int):
         if done == 0 or size % done:
@@ -83,7 +83,7 @@ def _piece(world: World, last: Slot, taken: Sequence[Slot], size: Any) -> tuple[
 
 
 def _factor(product: Any, part: Any) -> int | None:
-    """The integer that ``part`` times it is ``product``; None if there is none."""
+    """Return the integer whose product with ``part`` is ``product``; None if there is none."""
     whole, piece = arithmetic.integer(product), arithmetic.integer(part)
     if piece.op is Op.CONST and whole.op is not Op.CONST:
         return None
@@ -92,12 +92,12 @@ def _factor(product: Any, part: Any) -> int | None:
 
 
 def permuted(x: Abstract, order: Sequence[int]) -> Abstract:
-    """The dimensions in another order."""
+    """Return ``x`` with its dimensions in another order."""
     return x.with_(dims=tuple(x.dims[i] for i in order))
 
 
 def expanded(world: World, x: Abstract, sizes: Sequence[Any]) -> Abstract:
-    """Dimensions of size 1 repeated, and new ones in front."""
+    """Return ``x`` with dimensions of size 1 repeated, and new ones in front."""
     dims: list[tuple[Slot, ...]] = []
     broken: set[Slot] = set()
     for back, size in enumerate(reversed(list(sizes)), 1):
@@ -111,7 +111,7 @@ def expanded(world: World, x: Abstract, sizes: Sequence[Any]) -> Abstract:
 
 
 def picked(world: World, x: Abstract, dimension: int, index: Any) -> Abstract:
-    """``select``: one index of a dimension."""
+    """Return the result of ``select``: one index of a dimension."""
     dims = (*x.dims[:dimension], *x.dims[dimension + 1 :])
     slots = x.dims[dimension]
     if len(slots) != 1:
@@ -130,7 +130,7 @@ def picked(world: World, x: Abstract, dimension: int, index: Any) -> Abstract:
 
 
 def _fixed(world: World, slot: Slot, index: Any) -> Coordinate | None:
-    """The fixed coordinate of an index; below 0 from the end.  None where it is not known."""
+    """Return the fixed coordinate of an index, below 0 from the end; None if it is not known."""
     index = world.size(index)
     if isinstance(index, int):
         return Coordinate(None, index)
@@ -152,7 +152,7 @@ def _at_end(world: World, x: Abstract, slot: Slot) -> bool:
 
 
 def sliced(world: World, x: Abstract, dimension: int, start: Any, step: Any, size: Any) -> Abstract:
-    """A slice of one dimension; ``size`` is that of the result."""
+    """Return a slice of one dimension; ``size`` is that of the result."""
     slots = x.dims[dimension]
     size = world.size(size)
     if isinstance(size, int) and size == 1 and len(slots) == 1:
@@ -179,7 +179,7 @@ def _start(world: World, start: Any, slots: tuple[Slot, ...]) -> int | None:
 
 
 def padded(world: World, x: Abstract, before: Sequence[Any], value: float, sizes: Sequence[Any]) -> Abstract:
-    """A constant added around a tensor: ``before`` each dimension so many, up to ``sizes``."""
+    """Return ``x`` padded with a constant to ``sizes``; ``before`` gives the count before each dimension."""
     dims: list[tuple[Slot, ...]] = []
     mapping: dict[Slot, Coordinate | None] = {}
     grown = []
@@ -207,7 +207,7 @@ def padded(world: World, x: Abstract, before: Sequence[Any], value: float, sizes
 
 
 def _beyond(world: World, region: Region, before: Sequence[Any], grown: Sequence[Slot]) -> bool:
-    """Return whether new elements lie beyond the padded end of each row: there the region goes on."""
+    """Return whether new elements are after the padded end of each row, where the region continues."""
     last = region.coordinates[-1]
     if region.group < 0 or any(each.slot in grown for each in region.coordinates[:-1]) or last.slot not in grown:
         return False
@@ -218,7 +218,7 @@ def _beyond(world: World, region: Region, before: Sequence[Any], grown: Sequence
 
 
 def joined(world: World, parts: Sequence[Abstract], dimension: int, sizes: Sequence[Any]) -> Abstract:
-    """``cat`` along a dimension."""
+    """Return the result of ``cat`` along a dimension."""
     new = world.slot_dims(sizes)
     moved = []
     for part in parts:

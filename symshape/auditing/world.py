@@ -1,4 +1,4 @@
-"""The questions and assumptions of an audit's rules: equality of sizes, the side of the padding, words for people."""
+"""The questions and assumptions of an audit's rules: equality of sizes, the side of the padding, causes in words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STRONG = -1e4  # scores are masked by adding this or less: exp(-1e4) is 0 in eve
 
 
 def size_of(size: Any) -> Term | int:
-    """A size of a tensor as an int or a formula."""
+    """Return a size of a tensor as an int or a formula."""
     found = getattr(size, "term", size)
     if isinstance(found, Term) and found.op is Op.CONST:
         return int(found.value)
@@ -42,7 +42,7 @@ def size_of(size: Any) -> Term | int:
 
 
 def _equalities(conditions: Iterable[Term]) -> dict[Term, Term]:
-    """The symbols that conditions make equal to a number or to another symbol."""
+    """Return the symbols that conditions make equal to a number or to another symbol, with these."""
     found: dict[Term, Term] = {}
     for condition in conditions:
         if condition.op is not Op.EQ:
@@ -64,7 +64,7 @@ class World:
     """The facts about all calls that an audit covers.
 
     Attributes:
-        sides: for each group ``right``, ``left`` or ``any``: where each row of its mask has the padding.
+        sides: for each group the side of its mask's rows with the padding: ``right``, ``left`` or ``any``.
         filled_rows: for each group, whether each row of its mask has a valid position.
         lengths: the size of the last dimension of each group's mask.
         step: the step that is being interpreted.
@@ -83,7 +83,7 @@ class World:
         self._equal = _equalities(conditions)
 
     def side(self, group: int) -> str:
-        """The side of the padding in a group; empty for special regions."""
+        """Return the side of the padding in a group; empty for special regions."""
         return self.sides[group] if group >= 0 else ""
 
     def filled(self, group: int) -> bool:
@@ -91,12 +91,12 @@ class World:
         return group < 0 or self.filled_rows[group]
 
     def size(self, size: Any) -> Term | int:
-        """A size as an int or a formula, in which symbols that the guards fix are replaced."""
+        """Return a size as an int or a formula, in which symbols that the guards fix are replaced."""
         found = size_of(size)
         return size_of(fold.substitute(found, self._equal)) if isinstance(found, Term) else found
 
     def same(self, a: Any, b: Any) -> bool:
-        """Return whether two sizes are equal in every call, provably."""
+        """Return whether two sizes are provably equal in every call."""
         a, b = self.size(a), self.size(b)
         if isinstance(a, int) and isinstance(b, int):
             return a == b
@@ -111,18 +111,18 @@ class World:
         return ask(self._facts, boolean.eq(a, b), effort=Effort.CHEAP, only=True) is True
 
     def slot_dims(self, sizes: Iterable[Any]) -> Dims:
-        """New slots for a tensor of these sizes."""
+        """Return new slots for a tensor of these sizes."""
         found = [self.size(size) for size in sizes]
         return tuple(() if isinstance(size, int) and size == 1 else (Slot(size),) for size in found)
 
     def causes(self, reason: str, repair: str = "", *, known: bool = True) -> Cause:
-        """The cause of a spread at the step that is being interpreted."""
+        """Return the cause of a spread at the step that is being interpreted."""
         return Cause(self.step, reason, repair, known)
 
     def settled(self, x: Abstract, cause: Cause | None = None) -> Abstract:
         """Return a tensor without its dirty regions that are empty or hold a known constant.
 
-        ``cause`` is the reason for dirt everywhere, used where the tensor has none yet.
+        ``cause`` is the reason why the tensor is dirty everywhere, used if it has none yet.
         """
         covering = [region for region, fact in x.facts.items() if fact != MASKED]
         dirty = frozenset(
@@ -131,7 +131,7 @@ class World:
             if not self._is_empty(each) and not any(self.implies(each, other) for other in covering)
         )
         picked = [each for each in dirty if each.group >= 0 and each.coordinates[-1].slot is None]
-        if picked:  # at one position of each row: in some calls that is padding
+        if picked:  # one position of each row, which is padding in some calls
             cause = cause or Cause(self.step, "an element is picked whose position may be padding")
         everywhere = bool(picked) or EVERYWHERE in dirty
         wanted = (x.cause or cause or Cause(self.step, "")) if everywhere else None
@@ -163,7 +163,7 @@ class World:
         return last.offset >= other_last.offset
 
     def fact_at(self, x: Abstract, region: Region) -> Fact | None:
-        """The number that an abstract tensor holds in a region; None where that is not known."""
+        """Return the number that an abstract tensor holds in a region; None if it is not known."""
         if x.constant is not None:
             return x.constant
         for other, fact in x.facts.items():
@@ -172,16 +172,16 @@ class World:
         return None
 
     def along(self, region: Region, slot: Slot) -> Coordinate | None:
-        """The coordinate of a region that runs along a slot and is the position within a row; None if there is none."""
+        """Return the last coordinate of a region, the position within a row, if it runs along a slot; else None."""
         if region.group < 0 or not region.coordinates or region.coordinates[-1].slot is not slot:
             return None
         return region.coordinates[-1]
 
     def causal(self, x: Abstract, slot: Slot) -> Mapping[Slot, int]:
-        """For each slot whose index bounds that along ``slot``: by how much.
+        """Return the slots whose index bounds the index along ``slot``, each with the bound's offset.
 
-        In the facts of ``x``, elements do not count whose index along ``slot`` is larger than that along the other slot
-        plus the number.
+        In the facts of ``x``, elements do not count whose index along ``slot`` is larger than that along the other
+        slot plus the offset.
         """
         found: dict[Slot, int] = {}
         for region, fact in x.facts.items():
