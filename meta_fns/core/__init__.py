@@ -1,5 +1,6 @@
-"""The parts that rules are built from: specs, sizes, layouts, promotion, checks, and the registry of rules by overload.
+"""The parts of rules: specs, sizes, layouts, promotion, checks, and the registry of rules by overload.
 
-Nothing here is about one operator. Sizes are duck-typed (``int`` or symbolic), so the same rule serves numbers and
-formulas. ``derived_rules`` makes the rules of in-place, ``out=`` and copying overloads from their functional twins.
+Nothing here is about one operator.  Sizes are duck-typed (``int`` or symbolic), so the same rule serves numbers and
+formulas.  ``derived_rules`` makes the rules of in-place, ``out=`` and copying overloads from those of their functional
+variants.
 """

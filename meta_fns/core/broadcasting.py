@@ -1,6 +1,6 @@
 """Broadcasting: the shape to which shapes broadcast, and the strides of the result.
 
-Asks of symbolic sizes (guards) only where the structure does not tell whether they are equal, or 1.
+A guard on symbolic sizes is recorded only if their structure does not tell whether they are equal, or 1.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ __all__ = ["broadcast", "broadcast_size", "expand"]
 
 
 def broadcast_size(a: Size, b: Size) -> Size:
-    """The broadcast of two sizes: provably equal or 1 needs no question; else asks which of ``a == b``, ``b == 1`` and
-    ``a == 1`` holds, the first that does in this call.  Where only data tell, ``a == b`` is presumed.
+    """Return the size to which two sizes broadcast.
+
+    Sizes that are provably equal, or 1, need no guard.  Else the first of ``a == b``, ``b == 1`` and ``a == 1`` that
+    holds in this call becomes a guard.  If only data decide, ``a == b`` is assumed and checked at run time.
 
     Raises: ShapeError if they do not broadcast.
     """
@@ -49,7 +51,7 @@ def broadcast_size(a: Size, b: Size) -> Size:
         return a
     if known(a == 1):
         return b
-    # One question, whose answer is yes in this call: where two of them would be, the results are the same.
+    # One guard, which holds in this call; if two of the conditions hold, their results are the same.
     for asked, size in ((equal, a if type(a) is int else b), (b == 1, a), (a == 1, b)):
         if holds_here(asked) and asked:
             return size
@@ -64,7 +66,7 @@ def broadcast_size(a: Size, b: Size) -> Size:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The broadcast of shapes, aligned at the last dimension. Returns one of them as the same object where it can.
+    """Return the shape to which shapes broadcast, aligned at the last dimension; where possible, one of them itself.
 
     Raises: ShapeError if they do not broadcast.
     """
@@ -96,9 +98,11 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape, Shape]:
-    """Sizes and strides of ``tensor.expand(target)``: -1 keeps a size, new and broadcast dimensions get stride 0.
+    """Return the sizes and strides of ``tensor.expand(target)``: -1 keeps a size, new dimensions have stride 0.
 
-    Asks ``size == target`` only where neither that nor ``size == 1`` is provable; presumes it where only data tell.
+    Dimensions of size 1 that are expanded have stride 0, too.  A guard on ``size == target`` is recorded only if
+    neither that nor ``size == 1`` is provable; if only data decide, it is assumed and checked at run time.
+
     Raises: ShapeError if a size is neither the target nor 1.
     """
     target = [-1 if type(size) is not int and not known(size >= 0) and size == -1 else size for size in target]
@@ -120,7 +124,7 @@ def expand(sizes: Shape, strides: Shape, target: Sequence[Size]) -> tuple[Shape,
                 continue
             check(size == 1, lambda: f"cannot expand {show(sizes)} to {show(target)}: sizes differ and are not 1")
         elif type(want) is int and want == 1:
-            # What eager gives a new dimension of size 1.
+            # eager's stride of a new dimension of size 1
             out_sizes[i], out_strides[i] = 1, out_sizes[i + 1] * out_strides[i + 1] if sizes else 0
             continue
         check(want >= 0, lambda: f"cannot expand {show(sizes)} to {show(target)}: a new size is negative")
@@ -137,7 +141,7 @@ def _equal(size: Size, want: Size) -> bool:
 
 
 def _may_spread(a: Size, b: Size, equal: Cond) -> bool:
-    """Return whether one of two sizes that differ may be 1; else require that they are equal, if only data can tell."""
+    """Return whether one of two different sizes may be 1; if neither can be, and only data decide, require equality."""
     if not only_at_run_time(equal) or not known(a != 1) or not known(b != 1):
         return True
     check(equal, lambda: f"sizes {a} and {b} do not broadcast")

@@ -112,9 +112,9 @@ def need_same(name: str, spec: TensorSpec, other_name: str, other: TensorSpec) -
 
 
 def refuse_unless_empty(message: str, sizes: Sequence[Size]) -> None:
-    """Require that a size is 0: the kernel that refuses such dtypes never runs then.
+    """Require that a size is 0: kernels of empty tensors never run, so their dtypes do not matter.
 
-    Raises: DtypeError if all are ints, and none is 0.
+    Raises: DtypeError if all sizes are ints, and none is 0.
     """
     none: Cond = False
     for size in sizes:
@@ -140,7 +140,7 @@ def need_nonempty(name: str, spec: TensorSpec, dims: Sequence[int]) -> None:
 
 
 def need_numel(name: str, spec: TensorSpec, sizes: Sequence[Size]) -> None:
-    """Require as many elements as a tensor of these sizes has."""
+    """Require the number of elements of a tensor of these sizes."""
     if same_shape(spec.sizes, sizes):
         return
     total, wanted = spec.numel(), product(sizes)
@@ -156,7 +156,7 @@ def need_positive(what: str, values: Sequence[Size]) -> None:
 
 
 def has_zero(sizes: Sequence[Size]) -> bool:
-    """True if a size is 0; symbolic ones count only if that is provable (never asks)."""
+    """Return whether a size is 0; symbolic sizes count only if that is provable.  No guard is recorded."""
     for size in sizes:
         if type(size) is int:
             if size == 0:
@@ -167,6 +167,6 @@ def has_zero(sizes: Sequence[Size]) -> bool:
 
 
 def need_numbers(spec: TensorSpec) -> None:
-    """Refuse bool."""
+    """Refuse tensors of dtype bool."""
     if spec.dtype is torch.bool:
         raise DtypeError("not implemented for bool")

@@ -1,7 +1,7 @@
-"""Composite operators: those that torch decomposes into others before any rule is asked.
+"""The rules of composite operators, which torch decomposes into others before any rule is used.
 
-The tracer never meets them; people name them (``aten.matmul``, ``aten.conv2d``). So their rules stand apart from the
-registry: ``meta_fns.infer`` alone looks here, after it.
+The tracer never meets them; users name them (``aten.matmul``, ``aten.conv2d``).  So their rules are separate from the
+registry: only ``meta_fns.infer`` looks here, after the registry.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _composites: dict[str, Callable[..., Any]] = {}
 
 
 def composite(*overloads: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of specs as what these overloads make: it infers the operators that they are made of."""
+    """Register a function of specs for these overloads: it infers the operators into which they are decomposed."""
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         for overload in overloads:
@@ -33,5 +33,5 @@ def composite_of(op: OpOverload) -> Callable[..., Any] | None:
 
 
 def composites() -> tuple[str, ...]:
-    """The composite overloads that can be inferred by name."""
+    """Return the composite overloads that can be inferred by name."""
     return tuple(sorted(_composites))

@@ -1,7 +1,7 @@
 """The cost of a call of an op: arithmetic, memory traffic and kernels, as formulas of its sizes.
 
-A formula is duck-typed like a shape rule's: it adds, multiplies and divides sizes, ints or symbolic, and never compares
-them, so that asking for a cost records no guard.
+Formulas are duck-typed like shape rules: they add, multiply and divide sizes, ints or symbolic, and never compare
+them, so that computing a cost records no guard.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["CostRule", "Formula", "OpCall", "Work", "elements", "nbytes", "reads
 
 @attrs.frozen(eq=False)
 class OpCall:
-    """One call of an op as a cost rule sees it.
+    """One call of an op, as a cost rule receives it.
 
     Attributes:
         args, kwargs: as for the op itself, with a TensorSpec for each tensor.
-        results: the tensors that it returns; of an op that writes into its arguments, those.
+        results: the tensors that it returns; for an op that writes into its arguments, those.
         writes_into: the arguments that it writes to (empty for a functional op).
     """
 
@@ -33,23 +33,23 @@ class OpCall:
     writes_into: Sequence[TensorSpec] = ()
 
     def arg(self, position: int, default: Any = None) -> Any:
-        """A positional argument, or ``default`` where the call leaves it out."""
+        """Return a positional argument, or ``default`` if the call leaves it out."""
         return self.args[position] if position < len(self.args) else default
 
     @property
     def tensors(self) -> Iterator[TensorSpec]:
-        """The tensors among the arguments, however nested, those of ``out=`` left out."""
+        """Yield the tensors among the arguments, also in nested lists, without those of ``out=``."""
         yield from specs_in(self.args)
         for value in self.kwargs.values():
             yield from (spec for spec in specs_in(value) if not any(spec is out for out in self.writes_into))
 
 
 Formula = Callable[[OpCall], Size | None]
-"""A number as a formula of the call's sizes; None where no formula is known."""
+"""Returns a number as a formula of the call's sizes; None if no formula is known."""
 
 
 def specs_in(value: Any) -> Iterator[TensorSpec]:
-    """The specs in an argument, however nested."""
+    """Yield the specs in an argument, also in nested lists."""
     if type(value) is TensorSpec:
         yield value
     elif isinstance(value, (list, tuple)):
@@ -58,7 +58,7 @@ def specs_in(value: Any) -> Iterator[TensorSpec]:
 
 
 def elements(spec: TensorSpec) -> Size:
-    """Return the number of elements in memory that a tensor shows: an expanded dimension (stride 0) counts once."""
+    """Return the number of elements in memory of a tensor: an expanded dimension (stride 0) counts once."""
     if not spec.strides:
         return product(spec.sizes)
     return product(size for size, stride in zip(spec.sizes, spec.strides, strict=True) if not _zero(stride))
@@ -69,7 +69,7 @@ def _zero(stride: Size) -> bool:
 
 
 def nbytes(spec: TensorSpec) -> Size:
-    """The memory that a tensor shows, in bytes.
+    """Return the memory of a tensor's elements, in bytes.
 
     >>> from meta_fns import TensorSpec
     >>> nbytes(TensorSpec.contiguous((2, 3))), nbytes(TensorSpec((4, 3), (0, 1)))
@@ -79,7 +79,7 @@ def nbytes(spec: TensorSpec) -> Size:
 
 
 def total(numbers: Iterable[Size]) -> Size:
-    """The sum of sizes (0 for none)."""
+    """Return the sum of sizes (0 for none)."""
     found: Size = 0
     for number in numbers:
         found = found + number
@@ -87,12 +87,12 @@ def total(numbers: Iterable[Size]) -> Size:
 
 
 def reads(call: OpCall) -> Size:
-    """Every tensor argument, read once, in bytes."""
+    """Return the bytes of all tensor arguments, each read once."""
     return total(nbytes(spec) for spec in call.tensors)
 
 
 def writes(call: OpCall) -> Size:
-    """Every result, written once, in bytes."""
+    """Return the bytes of all results, each written once."""
     return total(nbytes(spec) for spec in call.results)
 
 
@@ -101,12 +101,12 @@ class CostRule:
     """The formulas for the cost of an op.
 
     Attributes:
-        family: what kind of work it is: ``contraction``, ``convolution``, ``attention``, ``pointwise``, ``reduction``,
+        family: the kind of work: ``contraction``, ``convolution``, ``attention``, ``pointwise``, ``reduction``,
             ``movement``, …
-        flops: arithmetic operations on elements, of whatever dtype: an addition, a product, a comparison and an
-            elementary function (exp, sqrt) count one each; a multiply-add counts two.
+        flops: arithmetic operations on elements of any dtype: an addition, a product, a comparison and an elementary
+            function (exp, sqrt) count one each; a multiply-add counts two.
         read, written: memory traffic in bytes, each tensor once (a kernel that keeps its operands in cache).
-        kernels: how many kernels eager launches; 0 for what only changes metadata.
+        kernels: the number of kernels that eager launches; 0 for an op that only changes metadata.
     """
 
     family: str
@@ -116,7 +116,7 @@ class CostRule:
     kernels: int = 1
 
     def work(self, call: OpCall) -> Work | None:
-        """The cost of one call; None where the rule knows no formula for these arguments."""
+        """Return the cost of one call; None if the rule has no formula for these arguments."""
         flops, read, written = self.flops(call), self.read(call), self.written(call)
         if flops is None or read is None or written is None:
             return None

@@ -1,4 +1,4 @@
-"""Rules derived from the functional rule of the same op: in-place, out=, and *_copy variants."""
+"""The rules of in-place, out= and *_copy variants, derived from the functional rule of the same op."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def need_writable(spec: TensorSpec) -> None:
 
 
 def written(self: TensorSpec, result: TensorSpec, *, convert: bool, overlapping: bool = False) -> TensorSpec:
-    """``self`` after a result has been written into it.
+    """Return ``self`` after a result has been written into it.
 
     Raises: ShapeError if the result's sizes are not those of ``self``; DtypeError if its dtype cannot be cast (unless
     ``convert``).
@@ -73,7 +73,7 @@ def _functional_of(op: OpOverload, name: str) -> Rule | None:
 
 
 def functional_rule(op: OpOverload) -> Rule | None:
-    """The rule of the functional variant of an in-place overload that has a rule of its own, if there is one."""
+    """Return the rule of the functional variant of an in-place overload with its own rule; None if there is none."""
     name = op._schema.name.removeprefix("aten::")
     if op.namespace != "aten" or not name.endswith("_") or name.endswith("__"):
         return None
@@ -86,7 +86,7 @@ def _signature(op: OpOverload) -> list[tuple[str, str]]:
 
 @deriver
 def derive(op: OpOverload) -> Rule | None:
-    """The rule of an in-place, out= or *_copy overload, made from that of its functional variant."""
+    """Return the rule of an in-place, out= or *_copy overload, made from its functional variant's; None for others."""
     if op.namespace != "aten" or not op._schema.returns:  # ops on lists return nothing: see ``ops/foreach``
         return None
     name = op._schema.name.removeprefix("aten::")
@@ -111,7 +111,7 @@ def derive(op: OpOverload) -> Rule | None:
 
 
 def _changed(functional: Rule, op: OpOverload, fn: Callable[..., Any]) -> Rule:
-    """The functional rule with another function for another overload: all else that is known of it stays."""
+    """Return a functional rule with another function and overload, and everything else unchanged."""
     return attrs.evolve(functional, overload=str(op), fn=fn)
 
 
@@ -144,7 +144,7 @@ def _out(fn: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
 
 
 def into(out: TensorSpec, result: TensorSpec) -> TensorSpec:
-    """``out`` after eager resized it, where its sizes differ, and wrote the result into it."""
+    """Return ``out`` after eager has resized it, if its sizes differ, and written the result into it."""
     if out.dtype is not result.dtype and not torch.can_cast(result.dtype, out.dtype):
         raise DtypeError(f"a result of {result.dtype} cannot be written into out of {out.dtype}")
     if out.device != result.device:

@@ -1,4 +1,4 @@
-"""Dimensions by number, negative ones counted from the end."""
+"""Dimension numbers: negative ones count from the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["wrap_dim", "wrap_dims"]
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
-    """A dimension counted from the front; a 0-d tensor accepts 0 and -1.
+    """Return a dimension counted from the front; a 0-d tensor accepts 0 and -1.
 
     Raises: ShapeError if out of range.
     """
@@ -23,7 +23,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
 
 
 def wrap_dims(dims: Iterable[int], ndim: int) -> list[int]:
-    """Several dimensions counted from the front, in the order given.
+    """Return several dimensions counted from the front, in the order given.
 
     Raises: ShapeError if one is out of range or named twice.
     """

@@ -1,4 +1,4 @@
-"""The door to the rules: an overload and its arguments in, the metadata of its results out."""
+"""The entry point to the rules: an overload and its arguments in, the metadata of its results out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["as_spec", "infer"]
 def infer(
     overload: OpOverload | str, args: Any, kwargs: dict[str, Any] | None = None, *, ctx: Context | None = None
 ) -> Any:
-    """The specs that ``overload(*args, **kwargs)`` returns, shaped as its schema's returns.
+    """Return the specs of the results of ``overload(*args, **kwargs)``, nested like its schema's returns.
 
     Arguments as for the op itself, with a TensorSpec (or a torch.Tensor, whose metadata is read) for each tensor; a
     size may be symbolic wherever the schema allows a SymInt: a torch.SymInt, a ``guards.Term``, or another object with
@@ -71,7 +71,7 @@ def _make_positional(op: OpOverload, args: list[Any], kwargs: dict[str, Any]) ->
 
 
 def _plain(result: Any) -> Any:
-    """A result in which symbolic sizes that are constants are ints."""
+    """Return a result in which constant symbolic sizes are replaced by ints."""
     if isinstance(result, TensorSpec):
         if static(result.sizes) and static(result.strides) and type(result.storage_offset) is int:
             return result
@@ -93,7 +93,7 @@ def _number(size: Size) -> Size:
 
 
 def _typed(spec: TensorSpec) -> TensorSpec:
-    """Return the spec, whose dtype, device and layout are objects of torch's and no texts.
+    """Return the spec if its dtype, device and layout are objects of torch's, and not texts.
 
     Raises:
         DtypeError: one is not; the message says what to write instead.
@@ -108,7 +108,7 @@ def _typed(spec: TensorSpec) -> TensorSpec:
 
 
 def as_spec(value: Any) -> Any:
-    """An argument with the spec of each tensor in its place; all else as it is."""
+    """Return an argument with a spec in place of each tensor; anything else unchanged."""
     if isinstance(value, torch.Tensor):
         return TensorSpec.of(value)
     if isinstance(value, TensorSpec):

@@ -1,9 +1,9 @@
 """Sizes and strides: contiguity and memory formats.
 
-On plain ints everything here is what eager computes, exactly. On symbolic sizes structure decides first (``same``,
-``known``) and a question is asked only where the answer changes the meaning. One thing is given up for that: where a
-symbolic size turns out to be 1, or the tensor empty, the *stride* of such a dimension is the formula of the general
-case and may differ from the one eager reports. No element is addressed through it.
+On plain ints all functions here return exactly what eager computes.  On symbolic sizes structure decides first
+(``same``, ``known``), and a guard is recorded only where the answer changes the meaning.  The price: where a symbolic
+size turns out to be 1, or the tensor empty, the *stride* of such a dimension is the formula of the general case and
+may differ from the one eager reports.  No element is addressed through it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def contiguous_strides(sizes: Sequence[Size]) -> Shape:
-    """Strides of a fresh contiguous tensor: each is the next one times ``max(next size, 1)``."""
+    """Return the strides of a fresh contiguous tensor: each is the next one times ``max(next size, 1)``."""
     n = len(sizes)
     if n == 0:
         return ()
@@ -48,7 +48,7 @@ def contiguous_strides(sizes: Sequence[Size]) -> Shape:
 
 
 def channels_last_strides(sizes: Sequence[Size]) -> Shape:
-    """Strides of a fresh channels-last tensor (4 or 5 dimensions): ``(N, C, *spatial)`` as ``(N, *spatial, C)``."""
+    """Return the strides of a fresh channels-last tensor: ``(N, C, *spatial)`` (4-d or 5-d) as ``(N, *spatial, C)``."""
     n = len(sizes)
     order = [0, *range(2, n), 1]
     strides: list[Size] = [1] * n
@@ -62,7 +62,7 @@ def channels_last_strides(sizes: Sequence[Size]) -> Shape:
 
 
 def strides_of_format(sizes: Sequence[Size], memory_format: torch.memory_format | None) -> Shape:
-    """Strides of a fresh tensor in a memory format (None is contiguous).
+    """Return the strides of a fresh tensor in a memory format (None is contiguous).
 
     Raises: ShapeError for channels-last of another rank than the format has.
     """
@@ -77,7 +77,7 @@ def strides_of_format(sizes: Sequence[Size], memory_format: torch.memory_format 
 
 
 def canonical(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """True if the strides are ``contiguous_strides(sizes)``, as far as structure tells; never asks."""
+    """Return whether the strides are provably ``contiguous_strides(sizes)``.  No guard is recorded."""
     expected: Size = 1
     for i in range(len(sizes) - 1, -1, -1):
         stride = strides[i]
@@ -95,7 +95,7 @@ def canonical(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Return what ``Tensor.is_contiguous()`` returns. May ask.
+    """Return ``Tensor.is_contiguous()``.  A guard may be recorded.
 
     Dimensions of size 1 do not count, empty tensors are contiguous.
     """
@@ -116,7 +116,7 @@ def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Return whether a layout is contiguous by its structure, for any sizes.  Never asks."""
+    """Return whether a layout is contiguous by its structure, for any sizes.  No guard is recorded."""
     expected: Size = 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
         if same(size, 1):
@@ -128,7 +128,7 @@ def plainly_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size], memory_format: torch.memory_format) -> bool:
-    """Return what ``Tensor.is_contiguous(memory_format=channels_last[_3d])`` returns. May ask."""
+    """Return ``Tensor.is_contiguous(memory_format=channels_last[_3d])``.  A guard may be recorded."""
     if len(sizes) != (4 if memory_format is torch.channels_last else 5):
         return False
     expected: Size = 1
@@ -146,9 +146,9 @@ def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size], memory_form
 
 
 def is_channels_last_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """Eager's stride heuristic for "this 4-d or 5-d tensor means channels last" (suggest_memory_format).
+    """Return whether eager's stride heuristic takes this 4-d or 5-d tensor for channels last (suggest_memory_format).
 
-    A contiguous tensor never does; of others' symbolic strides it asks.
+    A contiguous tensor never is.  For other symbolic strides guards are recorded.
     """
     n = len(sizes)
     if n not in (4, 5) or canonical(sizes, strides):
@@ -169,7 +169,7 @@ def is_channels_last_strides(sizes: Sequence[Size], strides: Sequence[Size]) -> 
 
 
 def _asks_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
-    """The same questions of symbolic sizes, in the same order."""
+    """Return :func:`is_channels_last_strides` of symbolic sizes, with guards in eager's order of comparisons."""
     n = len(sizes)
     if same(strides[1], 0) or decide(strides[1] == 0):
         return False
@@ -185,7 +185,7 @@ def _asks_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 
 
 def suggested_format(sizes: Sequence[Size], strides: Sequence[Size]) -> torch.memory_format:
-    """The memory format eager reads off the strides (``suggest_memory_format``)."""
+    """Return the memory format that eager infers from the strides (``suggest_memory_format``)."""
     if len(sizes) in (4, 5) and is_channels_last_strides(sizes, strides):
         return torch.channels_last if len(sizes) == 4 else torch.channels_last_3d
     return torch.contiguous_format

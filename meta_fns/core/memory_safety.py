@@ -1,9 +1,10 @@
-"""Ops whose kernels trust their arguments: which calls of an op stay within the memory of its arguments.
+"""The memory safety of ops: which calls of an op stay within the memory of its arguments.
 
 PyTorch's public functions check their arguments before they call a kernel.  Kernels that only such functions call, and
-the backward of most ops, do not: a call with other sizes reads and writes beyond its tensors.  Programs that come from
-a file may name any op with any arguments, so each op with a rule is one of three kinds.  What the lists say was found
-by ``tests/fuzz/fuzz_op_memory.py``: it calls ops with arguments of wrong sizes between pages that may not be touched.
+the backward of most ops, do not check: a call with other sizes reads and writes beyond its tensors.  Programs that
+come from a file may name any op with any arguments, so each op with a rule is one of three kinds.  The lists were
+found by ``tests/fuzz/fuzz_op_memory.py``: it calls ops with arguments of wrong sizes between pages that may not be
+touched.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["MemorySafety", "check_memory", "checks_data", "memory_safety"]
 
 
 class MemorySafety(enum.Enum):
-    """Whether an op stays within the memory of its arguments."""
+    """The three kinds of ops by memory safety: whether their calls stay within the memory of their arguments."""
 
     SAFE = "on any arguments: its kernel checks them"
     CHECKED = "on arguments that check_memory admits"
@@ -50,11 +51,11 @@ _PRIVATE_AND_SAFE = frozenset(
         *("unfold_backward", "upsample_nearest2d_backward"),
     }
 )
-_PRIVATE_FAMILIES = ("__", "_foreach_")  # operators of Python's (``__and__``), and calls of a safe op on each tensor
+_PRIVATE_FAMILIES = ("__", "_foreach_")  # Python's operators (``__and__``), and safe ops on lists of tensors
 _UNSAFE = frozenset(
     {
-        *("resize_", "resize_as_", "set_"),  # they show memory that nobody has written
-        *("lu_unpack", "linalg_ldl_solve", "segment_reduce"),  # they trust the numbers in an index
+        *("resize_", "resize_as_", "set_"),  # they expose unwritten memory
+        *("lu_unpack", "linalg_ldl_solve", "segment_reduce"),  # they do not check the numbers in an index
         *("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate"),
     }
 )
@@ -141,7 +142,7 @@ def _finite(matrix: Any) -> None:
 
 
 def _by_rule(*_: Any, **__: Any) -> None:
-    """The op's shape rule checks enough."""
+    """Accept any arguments: the op's shape rule checks enough."""
 
 
 _CHECKED: dict[str, Callable[..., None]] = {
@@ -165,13 +166,13 @@ _CHECKED: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("_scaled_dot_product_cudnn_attention", "_flash_attention_forward"), _by_rule),
     **dict.fromkeys(("_efficient_attention_forward", "_scaled_dot_product_fused_attention_overrideable"), _by_rule),
 }
-"""By the name of an op: what has to hold of its arguments beside what its shape rule checks."""
+"""The checks of arguments by op name, beyond those of the op's shape rule."""
 READ_DATA = frozenset({"_linalg_eigvals", "linalg_eigvals", "max_pool2d_with_indices_backward"})
-"""Checked ops whose check reads elements of the arguments, so that equal sizes say nothing of the next call."""
+"""The checked ops whose check reads elements of the arguments, so that it must be repeated for equal sizes."""
 
 
 def memory_safety(op: OpOverload) -> MemorySafety:
-    """Return whether an op of torch's stays within the memory of its arguments.
+    """Return whether a torch op stays within the memory of its arguments.
 
     >>> import torch
     >>> aten = torch.ops.aten
@@ -190,12 +191,12 @@ def memory_safety(op: OpOverload) -> MemorySafety:
 
 
 def checks_data(op: OpOverload) -> bool:
-    """Return whether ``check_memory`` of an op reads elements of its arguments, not sizes alone."""
+    """Return whether :func:`check_memory` of an op reads elements of its arguments, and not only sizes."""
     return op._schema.name.partition("::")[2] in READ_DATA
 
 
 def _by_position(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return all arguments of a call, those that may come by position there, and those that may not by name."""
+    """Return all arguments of a call: positional ones by position, keyword-only ones by name."""
     given, named = list(args), {}
     for argument in op._schema.arguments[len(args) :]:
         value = kwargs.get(argument.name, argument.default_value)
@@ -213,7 +214,7 @@ def check_memory(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) ->
         ShapeError: the op's rule refuses the arguments, or they are smaller than what the kernel reads.
     """
     name = op._schema.name.partition("::")[2]
-    with contextlib.suppress(DataDependentOutput):  # the rule got through its checks
+    with contextlib.suppress(DataDependentOutput):  # the rule's checks have passed
         infer(op, args, dict(kwargs))
     given, named = _by_position(op, args, kwargs)
     try:

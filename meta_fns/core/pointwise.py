@@ -1,7 +1,7 @@
-"""Rules of pointwise ops, made by the number of operands, the way they promote and the dtypes that eager accepts.
+"""The rules of pointwise ops, by the number of operands, their type promotion and the dtypes that eager accepts.
 
-Operands are the leading tensors and numbers that take part in broadcasting and promotion; what follows (alpha, rounding
-mode, slopes, ...) does not change metadata and is passed over.
+Operands are the leading tensors and numbers that take part in broadcasting and promotion; later arguments (alpha,
+rounding mode, slopes, ...) do not change metadata and are ignored.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ DTYPES: dict[str, tuple[torch.dtype, ...]] = {
 }
 
 POINTWISE, PROMOTES = "pointwise", "broadcast and promote"
-"""The names that users read of the rules for one operand, and for several."""
+"""The names, shown to users, of the rules for one operand, and for several."""
 
 
 def accepted(letters: str) -> frozenset[torch.dtype]:
-    """The dtypes of a row of letters (``DTYPES``)."""
+    """Return the dtypes of a string of letters (``DTYPES``)."""
     return frozenset(dtype for letter in letters for dtype in DTYPES[letter])
 
 
 def not_implemented(dtype: torch.dtype) -> DtypeError:
-    """The error of a kernel that does not know this dtype."""
+    """Return the error for a dtype that a kernel does not implement."""
     return DtypeError(f"not implemented for {dtype}")
 
 
@@ -75,7 +75,7 @@ _OUTPUT: dict[str, Callable[[torch.dtype], torch.dtype]] = {
 
 
 def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
-    """The rule of an op over one tensor."""
+    """Return the rule of an op over one tensor."""
     good = accepted(letters)
     compute, output = _COMPUTE[kind], _OUTPUT[kind]
 
@@ -97,7 +97,7 @@ def unary(kind: str, letters: str) -> Callable[..., TensorSpec]:
 
 
 def like(kind: str, letters: str) -> Callable[..., TensorSpec]:
-    """The rule of an op over one tensor whose output is laid out as ``empty_like``."""
+    """Return the rule of an op over one tensor whose output has the layout of ``empty_like``."""
     good = accepted(letters)
     compute = _COMPUTE[kind]
 
@@ -114,9 +114,9 @@ def like(kind: str, letters: str) -> Callable[..., TensorSpec]:
 def nary(
     count: int, kind: str, letters: str, *, order: tuple[int, ...] | None = None, numbers: bool = True
 ) -> Callable[..., TensorSpec]:
-    """The rule of an op whose first ``count`` arguments (TensorSpecs or numbers) are operands.
+    """Return the rule of an op whose first ``count`` arguments (TensorSpecs or numbers) are operands.
 
-    ``order``: in which order the iterator looks at their strides, if not as they come. ``numbers``: whether numbers
+    ``order``: the order in which the iterator considers their strides, if not their own.  ``numbers``: whether numbers
     among them become 0-d tensors of the iterator, or are passed to the kernel.
     """
     good = accepted(letters)

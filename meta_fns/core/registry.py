@@ -1,9 +1,9 @@
-"""Rules by ATen overload, and what the schema says of aliasing.
+"""The registry of rules by ATen overload, and the aliasing that schemas declare.
 
 A rule is a function with the op's own parameters (names and defaults of the schema) where ``Tensor`` is a
-``TensorSpec``, ``Tensor[]`` a list of them, an absent optional tensor None, and ints in SymInt slots may be symbolic. A
-Python number may stand in a Tensor slot of pointwise ops, as it does at ``__torch_dispatch__`` level. It returns a
-TensorSpec or a tuple/list of them, shaped as the schema's returns.
+``TensorSpec``, ``Tensor[]`` a list of them, an absent optional tensor None, and ints in SymInt slots may be symbolic.
+A Tensor slot of pointwise ops may hold a Python number, as it does at ``__torch_dispatch__`` level.  A rule returns a
+TensorSpec or a tuple/list of them, nested like the schema's returns.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Context(Protocol):
-    """Makes unknown (unbacked) values for data-dependent rules.
+    """The source of unknown (unbacked) values for data-dependent rules.
 
     ``lower`` and ``upper`` are inclusive; None is unbounded.
     """
 
     def new_size(self, lower: Size, upper: Size | None) -> Size:
-        """An unknown size (never negative)."""
+        """Return an unknown size (never negative)."""
 
     def count_of(self, counted: Any, lower: Size, upper: Size) -> Size:
         """Return the number of non-zero elements of a tensor (its spec), an unbacked size.
 
-        It is the same size until the tensor is written to.
+        The size is the same until the tensor is written to.
         """
 
     def new_int(self, lower: Size | None, upper: Size | None) -> Size:
-        """An unknown integer."""
+        """Return an unknown integer."""
 
     def new_float(self) -> Any:
-        """An unknown float."""
+        """Return an unknown float."""
 
     def new_bool(self) -> Any:
-        """An unknown bool."""
+        """Return an unknown bool."""
 
 
 class _NoContext:
-    """The context of plain inference: refuses to make anything up."""
+    """The context of plain inference, which refuses to make unknown values."""
 
     def _refuse(self, *_: object) -> Any:
         raise DataDependentOutput("the result depends on the data of its arguments; pass ctx= to name what is unknown")
@@ -78,12 +78,12 @@ NO_CONTEXT: Context = _NoContext()
 class Rule:
     """The rule of one overload: ``fn(*args, **kwargs)``, or ``fn(ctx, *args, **kwargs)`` if ``data_dependent``.
 
-    ``name`` is what a user reads beside the op where a guard comes from the rule: its subject in words, by default the
-    name of the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``). ``cost`` says what a call
-    costs, where that is known; variants that are derived from the row inherit it.
+    ``name`` is shown to users beside the op for a guard from the rule: its subject in words, by default the name of
+    the function (``aten::mv: mv``, ``aten::add.Tensor: broadcast and promote``).  ``cost`` computes the cost of a
+    call, if known; derived variants inherit it.
 
-    ``padding`` is the op's padding rule (``meta_fns.padding``), or None: it is not padded.  ``functional`` is the
-    overload that the row was written for, where this one is derived from it (in place, ``out=``, copying).
+    ``padding`` is the op's padding rule (``meta_fns.padding``), or None: the op is not padded.  ``functional`` is the
+    overload that the rule was written for, if this one is derived from it (in place, ``out=``, copying).
     """
 
     overload: str
@@ -112,10 +112,10 @@ def register(
     data_dependent: bool = False,
     padding: Callable[..., Any] | None = None,
 ) -> Rule:
-    """Register ``fn`` as the rule of one overload (``"aten.mm.default"``), under a name for people (see ``Rule``).
+    """Register ``fn`` as the rule of one overload (``"aten.mm.default"``), under a name for users (see ``Rule``).
 
-    Raises: ValueError if the overload has a rule already, or if ``fn`` was made inside a function, so that what it is
-    called means nothing to a user, and no name is given.
+    Raises: ValueError if the overload has a rule already, or if no name is given for an ``fn`` made inside a function,
+    whose own name means nothing to users.
     """
     if overload in _rules:
         raise ValueError(f"two rules for {overload}: {_rules[overload].fn.__qualname__} and {fn.__qualname__}")
@@ -134,7 +134,7 @@ def rule(
     data_dependent: bool = False,
     padding: Callable[..., Any] | None = None,
 ) -> Callable[[_F], _F]:
-    """Decorator form of ``register`` for one or several overloads that share a signature."""
+    """Register the decorated function as the rule of one or several overloads that share a signature."""
 
     def wrap(fn: _F) -> _F:
         for overload in overloads:
@@ -145,9 +145,9 @@ def rule(
 
 
 def charge(overload: str, cost: CostRule) -> None:
-    """Write a cost rule into the row of an overload.
+    """Add a cost rule to the rule of an overload.
 
-    Raises: KeyError if the overload has no row; ValueError if its row has a cost already.
+    Raises: KeyError if the overload has no rule; ValueError if its rule has a cost already.
     """
     row = _rules[overload]
     if row.cost is not None:
@@ -157,25 +157,25 @@ def charge(overload: str, cost: CostRule) -> None:
 
 
 def own_rule(overload: str) -> Rule | None:
-    """Return the row of an overload, by its name; None for one without a row of its own."""
+    """Return the rule registered for an overload, by its name; None if it has no rule of its own."""
     return _rules.get(overload)
 
 
 def replace(made: Rule) -> Rule:
-    """Write a row in the place of what its overload had."""
+    """Replace the rule of an overload."""
     _rules[made.overload] = made
     _by_op.clear()
     return made
 
 
 def deriver(fn: Callable[[OpOverload], Rule | None]) -> Callable[[OpOverload], Rule | None]:
-    """Register a maker of rules for overloads that have none of their own (variants of a functional one)."""
+    """Register a maker of rules for overloads without their own rule (variants of a functional one)."""
     _derivers.append(fn)
     return fn
 
 
 def lookup(op: OpOverload) -> Rule | None:
-    """The rule of an overload, or None. One dict look-up after the first call."""
+    """Return the rule of an overload, or None.  One dict look-up after the first call."""
     try:
         return _by_op[op]
     except KeyError:
@@ -190,7 +190,7 @@ def lookup(op: OpOverload) -> Rule | None:
 
 
 def resolve(overload: OpOverload | str) -> OpOverload:
-    """The OpOverload of a name such as ``"aten.mm.default"`` (an OpOverload passes through).
+    """Return the OpOverload of a name such as ``"aten.mm.default"`` (an OpOverload passes through).
 
     Raises: UnsupportedOp if this torch has no such overload.
     """
@@ -207,12 +207,12 @@ def resolve(overload: OpOverload | str) -> OpOverload:
 
 
 def has_rule(overload: OpOverload | str) -> bool:
-    """True if the overload has a rule (its own, or derived from its functional variant)."""
+    """Return whether the overload has a rule (its own, or derived from its functional variant)."""
     return lookup(resolve(overload)) is not None
 
 
 def rules() -> tuple[Rule, ...]:
-    """Every registered rule, by overload name (derived rules are not listed)."""
+    """Return every registered rule, by overload name (derived rules are not listed)."""
     return tuple(_rules[name] for name in sorted(_rules))
 
 
@@ -220,9 +220,8 @@ def rules() -> tuple[Rule, ...]:
 class Aliasing:
     """The aliasing that the schema declares: positions count the schema's arguments and returns.
 
-    ``view_of[i]``: output i is a view of this argument (or None). ``same_as[i]``: output i is this very argument
-    (in-place, out=).
-    ``mutated``: arguments that are written to. ``names``: argument names by position.
+    ``view_of[i]``: the argument that output i is a view of (or None).  ``same_as[i]``: the argument that output i is
+    (in-place, out=).  ``mutated``: the arguments that are written to.  ``names``: the argument names by position.
     """
 
     view_of: tuple[int | None, ...]
@@ -232,7 +231,7 @@ class Aliasing:
 
     @property
     def is_functional(self) -> bool:
-        """True if no output shares storage with an argument and none is written to."""
+        """Return whether no output shares storage with an argument, and no argument is written to."""
         return not self.mutated and not any(i is not None for i in (*self.view_of, *self.same_as))
 
 
@@ -257,7 +256,7 @@ _HIDDEN_VIEWS = frozenset(
         *("_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"),
     )
 )
-"""Ops whose results share the memory of their first argument although their schemas do not say so."""
+"""The ops whose results share the memory of their first argument although their schemas do not say so."""
 
 
 def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
@@ -280,7 +279,7 @@ def _read_aliasing(schema: torch.FunctionSchema) -> Aliasing:
         info = result.alias_info
         owner = None if info is None else _owner(info.before_set, owners)
         if owner is None and info is not None and not info.before_set and parted:
-            owner = parted[0]  # `Tensor(a -> *) self … -> Tensor(a)[]`, of which torch keeps no more than this
+            owner = parted[0]  # `Tensor(a -> *) self … -> Tensor(a)[]`: torch's alias_info lacks the result's name
         written = info is not None and info.is_write
         views.append(None if written else owner)
         sames.append(owner if written else None)

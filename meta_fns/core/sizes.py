@@ -1,13 +1,14 @@
 """Duck typing of sizes: ``int``, torch.SymInt or any object with the symbolic protocol, behind a few functions.
 
 The protocol of a symbolic size: ``+ - * // %`` and comparisons with ints and each other (an ``int``/``bool`` when the
-result is constant, or what answers so to ``maybe_as_int()``), ``sym_max(other)``, ``sym_min(other)``,
-``at_least_one()``. Of a symbolic condition: ``bool(cond)`` asks (and guards), ``known()`` never guards,
-``check(message)`` records a requirement (False: it can never hold), ``& | ~`` combine without asking. A symbolic
+result is constant, or an object that returns it from ``maybe_as_int()``), ``sym_max(other)``, ``sym_min(other)``,
+``at_least_one()``.  The protocol of a symbolic condition: ``bool(cond)`` records a guard, ``known()`` never does,
+``check(message)`` records a requirement (False: it can never hold), ``& | ~`` combine without a guard.  A symbolic
 integer of torch's, of the tracer's, and a ``guards.Term`` (within ``guards.assuming``) are such sizes.
 
-Only ``if cond:`` and ``check`` ask; everything else here is free of guards. Never use a symbolic size with ``in``, as a
-dict key, or with ``list.index``: those call ``==``, whose truth value is a question.
+Only ``if cond:``, ``decide`` and ``check`` record guards or requirements; everything else here is free of guards.
+Never use a symbolic size with ``in``, as a dict key, or with ``list.index``: those call ``==`` and test its truth,
+which records a guard.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ _Message: TypeAlias = str | Callable[[], str]
 
 
 def is_symbolic(x: object) -> bool:
-    """Return whether ``x``, a size or a condition, is no plain Python number."""
+    """Return whether ``x``, a size or a condition, is not a plain Python number."""
     return not isinstance(x, int)
 
 
 def static(sizes: Iterable[Size]) -> bool:
-    """True if every size is a plain ``int``."""
+    """Return whether every size is a plain ``int``."""
     for size in sizes:  # noqa: SIM110 - hot
         if type(size) is not int:
             return False
@@ -67,7 +68,7 @@ def static(sizes: Iterable[Size]) -> bool:
 
 
 def known(cond: Cond) -> bool:
-    """True only if ``cond`` is statically provable; never guards."""
+    """Return whether ``cond`` is statically provable.  No guard is recorded."""
     if cond is True or cond is False:
         return cond
     if isinstance(cond, torch.SymBool):
@@ -76,9 +77,9 @@ def known(cond: Cond) -> bool:
 
 
 def holds_here(cond: Cond) -> bool:
-    """Return whether ``cond`` holds at the sizes of this call, to choose what to ask.
+    """Return whether ``cond`` holds at the sizes of this call, to choose which guard to record.
 
-    Never asks; False if not known.
+    Return False if that is not known.  No guard is recorded.
     """
     if cond is True or cond is False:
         return cond
@@ -86,30 +87,28 @@ def holds_here(cond: Cond) -> bool:
 
 
 def only_at_run_time(cond: Cond) -> bool:
-    """Return whether only data decide ``cond``; torch's own conditions are not asked."""
+    """Return whether only data decide ``cond``; False for torch's own conditions."""
     return not isinstance(cond, (bool, torch.SymBool)) and cond.hint is None and not known(cond)
 
 
 def presumed(cond: Cond, message: _Message) -> bool:
     """Assume ``cond`` and assert it at run time, if only data decide it; return whether it is assumed.
 
-    Eager does not need ``cond``.
-
-    False if eager could not run instead where the assertion fails.
+    ``cond`` is no requirement of eager's.  Return False if eager could not run instead when the assertion fails.
     """
     presume = getattr(cond, "presume", None)
     return presume is not None and only_at_run_time(cond) and presume(message)
 
 
 def told(a: Size, b: Size) -> Size:
-    """Return the better known of two equal sizes: an int, or one that is known before run time."""
+    """Return the more concrete of two equal sizes: an int, or one that is known before run time."""
     if type(b) is int or (type(a) is not int and getattr(a, "hint", 0) is None):
         return b
     return a
 
 
 def decide(cond: Cond) -> bool:
-    """Return whether ``cond`` holds. Asks; a condition that is only known at run time counts as false."""
+    """Return whether ``cond`` holds, with a guard; a condition that is only known at run time counts as false."""
     if cond is True or cond is False:
         return cond
     if isinstance(cond, torch.SymBool):
@@ -118,10 +117,10 @@ def decide(cond: Cond) -> bool:
 
 
 def check(cond: Cond, message: _Message) -> None:
-    """Require ``cond``: eager refuses the call where it is false.
+    """Require ``cond``: eager refuses the call if it is false.
 
     Raises: ShapeError if it is false (symbolic conditions record a guard or a run-time assertion instead of raising
-    later).
+        later).
     """
     if cond is True:
         return
@@ -138,7 +137,10 @@ def check(cond: Cond, message: _Message) -> None:
 
 
 def same(a: Size, b: Size) -> bool:
-    """True if the two sizes are the same object or provably equal; never guards. False means unknown or unequal."""
+    """Return whether two sizes are the same object or provably equal; False means unknown or unequal.
+
+    No guard is recorded.
+    """
     if a is b:
         return True
     if type(a) is int and type(b) is int:
@@ -147,7 +149,7 @@ def same(a: Size, b: Size) -> bool:
 
 
 def sym_max(a: Size, b: Size) -> Size:
-    """The larger of two sizes, without asking which."""
+    """Return the larger of two sizes, without a guard."""
     if type(a) is int:
         if type(b) is int:
             return a if a >= b else b
@@ -158,7 +160,7 @@ def sym_max(a: Size, b: Size) -> Size:
 
 
 def sym_min(a: Size, b: Size) -> Size:
-    """The smaller of two sizes, without asking which."""
+    """Return the smaller of two sizes, without a guard."""
     if type(a) is int:
         if type(b) is int:
             return a if a <= b else b
@@ -169,7 +171,7 @@ def sym_min(a: Size, b: Size) -> Size:
 
 
 def at_least_one(n: Size) -> Size:
-    """``max(n, 1)``, the factor by which a dimension of size ``n`` multiplies the strides before it."""
+    """Return ``max(n, 1)``, the factor by which a dimension of size ``n`` multiplies the strides before it."""
     if type(n) is int:
         return n if n > 0 else 1
     if isinstance(n, torch.SymInt):
@@ -178,7 +180,7 @@ def at_least_one(n: Size) -> Size:
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """The product of the sizes (1 for none), ints multiplied first."""
+    """Return the product of the sizes (1 for none), ints multiplied first."""
     number = 1
     term: Size = None
     for size in sizes:
@@ -192,15 +194,15 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def ceil_div(a: Size, b: Size) -> Size:
-    """``a / b`` rounded up, for ``b > 0``."""
+    """Return ``a / b`` rounded up, for ``b > 0``."""
     return -(-a // b) if type(a) is int and type(b) is int else (a + (b - 1)) // b
 
 
 def clamp_index(index: Size, size: Size) -> Size:
-    """A slice bound as eager clamps it into ``[0, size]``: negative counts from the end; in the simplest form that is
-    provable.
+    """Return a slice bound as eager clamps it into ``[0, size]``, in the simplest form that is provable.
 
-    Asks (guards) only for the sign of a bound whose sign is not provable, and not for that of one that only data tell.
+    A negative bound counts from the end.  A guard is recorded only for a sign that is neither provable nor decided by
+    data.
     """
     if type(index) is int and type(size) is int:
         if index < 0:
@@ -228,7 +230,7 @@ _HUGE = 2**62
 
 
 def empty(sizes: Iterable[Size]) -> bool:
-    """True if one of the sizes is the int 0.
+    """Return whether one of the sizes is the int 0.
 
     Kernels of such tensors never run, so eager does not refuse their dtypes.
     """
@@ -239,13 +241,13 @@ def empty(sizes: Iterable[Size]) -> bool:
 
 
 def show(sizes: Iterable[Size]) -> str:
-    """Sizes as text for messages: ``(s0, 3)``."""
+    """Return sizes as text for messages: ``(s0, 3)``."""
     items = [str(size) for size in sizes]
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
 def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """True if both shapes are provably equal; never asks."""
+    """Return whether two shapes are provably equal.  No guard is recorded."""
     if a is b:
         return True
     if len(a) != len(b):

@@ -1,4 +1,4 @@
-"""TensorSpec: what is known of a tensor without its data."""
+"""TensorSpec: the metadata of a tensor, without its data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ CPU = torch.device("cpu")
 
 @attrs.frozen(eq=False)
 class TensorSpec:
-    """Sizes, strides (in elements), storage offset (in elements), dtype, device and layout of a tensor.
+    """The sizes, strides (in elements), storage offset (in elements), dtype, device and layout of a tensor.
 
-    Specs compare by identity: comparing symbolic sizes would ask questions. Use ``same`` on the sizes.
+    Specs compare by identity: comparing symbolic sizes would record guards.  Use ``same`` on the sizes.
     ``canonical_known`` caches ``canonical()``; the maker of a contiguous spec may set it.
     """
 
@@ -34,14 +34,14 @@ class TensorSpec:
 
     @staticmethod
     def of(tensor: torch.Tensor) -> TensorSpec:
-        """The spec of a real (or fake) tensor."""
+        """Return the spec of a real (or fake) tensor."""
         if tensor.layout is not torch.strided:
             return TensorSpec(tuple(tensor.size()), (), 0, tensor.dtype, tensor.device, tensor.layout)
         return TensorSpec(tuple(tensor.size()), tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device)
 
     @staticmethod
     def contiguous(sizes: Iterable[Size], dtype: torch.dtype = torch.float32, device: torch.device = CPU) -> TensorSpec:
-        """A fresh contiguous tensor of these sizes."""
+        """Return the spec of a fresh contiguous tensor of these sizes."""
         sizes = tuple(sizes)
         return TensorSpec(sizes, _layout.contiguous_strides(sizes), 0, dtype, device, torch.strided, True)
 
@@ -51,13 +51,13 @@ class TensorSpec:
         return len(self.sizes)
 
     def numel(self) -> Size:
-        """The number of elements."""
+        """Return the number of elements."""
         return product(self.sizes)
 
     def canonical(self) -> bool:
-        """True if the strides are exactly those of a fresh contiguous tensor, as far as structure tells; never asks.
+        """Return whether the strides are provably those of a fresh contiguous tensor.  No guard is recorded.
 
-        Exact for plain ints. (A tensor may be contiguous without: the stride of a dimension of size 1 is arbitrary.)
+        Exact for plain ints.  (A tensor may be contiguous without: the stride of a dimension of size 1 is arbitrary.)
         """
         known = self.canonical_known
         if known is None:
@@ -66,13 +66,13 @@ class TensorSpec:
         return known
 
     def is_contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
-        """Return what ``Tensor.is_contiguous`` returns; asks (guards) where the structure does not decide it."""
+        """Return ``Tensor.is_contiguous``; a guard is recorded if the structure does not decide it."""
         if memory_format is torch.contiguous_format:
             return self.canonical() or _layout.is_contiguous(self.sizes, self.strides)
         return _layout.is_channels_last(self.sizes, self.strides, memory_format)
 
     def fresh(self, sizes: Shape | None = None, dtype: torch.dtype | None = None) -> TensorSpec:
-        """A fresh contiguous tensor on the same device; sizes and dtype as here unless given."""
+        """Return the spec of a fresh contiguous tensor on the same device; sizes and dtype as here unless given."""
         if sizes is None:
             sizes = self.sizes
         if sizes is not self.sizes or not self.canonical():
@@ -84,12 +84,12 @@ class TensorSpec:
         return TensorSpec(sizes, strides, 0, dtype or self.dtype, self.device, torch.strided, True)
 
     def view(self, sizes: Shape, strides: Shape, storage_offset: Size | None = None) -> TensorSpec:
-        """A view of the same storage: other sizes and strides, and storage offset if given."""
+        """Return the spec of a view of the same storage: other sizes and strides, and storage offset if given."""
         offset = self.storage_offset if storage_offset is None else storage_offset
         return TensorSpec(sizes, strides, offset, self.dtype, self.device, self.layout)
 
     def with_(self, **changes: Any) -> TensorSpec:
-        """A copy with some fields changed (by field name)."""
+        """Return a copy with some fields changed (by field name)."""
         if "sizes" in changes or "strides" in changes:
             changes.setdefault("canonical_known", None)
         get = changes.get

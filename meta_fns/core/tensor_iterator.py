@@ -1,6 +1,6 @@
 """The results of TensorIterator: the broadcast shape, the output's strides, the device.
 
-Source: ATen/TensorIterator.cpp (compute_shape, fast_set_up, reorder_dimensions, allocate_or_resize_outputs). Exact on
+Source: ATen/TensorIterator.cpp (compute_shape, fast_set_up, reorder_dimensions, allocate_or_resize_outputs).  Exact on
 plain ints.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["common_device", "iterate", "laid_out_like", "output_strides"]
 
 
 def common_device(tensors: Sequence[TensorSpec]) -> torch.device:
-    """The device of the output: 0-d CPU tensors go along with any device.
+    """Return the device of the output: 0-d CPU tensors combine with any device.
 
     Raises: DtypeError for two devices otherwise.
     """
@@ -40,11 +40,10 @@ def common_device(tensors: Sequence[TensorSpec]) -> torch.device:
 def iterate(
     tensors: Sequence[TensorSpec], dtype: torch.dtype, common: torch.dtype | None = None, *, numbers: bool = False
 ) -> TensorSpec:
-    """The fresh output, of ``dtype``, of a pointwise op over these tensors, which are first cast to ``common`` if
-    given.
+    """Return the fresh output, of ``dtype``, of a pointwise op over these tensors.
 
-    ``numbers``: Python numbers are operands too. Eager makes 0-d tensors of them, and no longer sees operands of one
-    shape.
+    The tensors are first cast to ``common`` if given.  ``numbers``: Python numbers are operands too.  Eager makes 0-d
+    tensors of them, so that its operands no longer have one shape.
     """
     first = tensors[0]
     if len(tensors) == 1:
@@ -85,7 +84,7 @@ def _one_device(tensors: Sequence[TensorSpec]) -> bool:
 
 
 def _cast_strides(tensor: TensorSpec, common: torch.dtype | None) -> Shape:
-    """Strides of the operand after the cast that eager makes, on CPU, before it looks at strides."""
+    """Return the strides of an operand after the cast that eager makes, on CPU, before it considers strides."""
     if common is None or tensor.dtype is common or tensor.device.type != "cpu":
         return tensor.strides
     return dense.like_strides(tensor.sizes, tensor.strides, None)
@@ -94,9 +93,9 @@ def _cast_strides(tensor: TensorSpec, common: torch.dtype | None) -> Shape:
 def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]], *, numbers: bool = False) -> Shape:
     """Return the strides of a fresh output of ``sizes`` for operands ``(sizes, strides)`` before broadcasting.
 
-    If all have the output's shape and one dense layout, that layout; else the dimensions ordered by the operands'
-    strides, the first operand that can tell two dimensions apart deciding.  ``numbers``: whether there are numbers
-    among the operands besides, which have no shape.
+    If all operands have the output's shape and one dense layout, that layout is returned; else the dimensions are
+    ordered by the operands' strides, and the first operand with different strides for two dimensions decides their
+    order. ``numbers``: whether numbers are operands besides, which have no shape.
     """
     whole = all(same_shape(shape, sizes) for shape, _ in operands)
     exact = static(sizes) and all(static(strides) for _, strides in operands)
@@ -129,10 +128,10 @@ def output_strides(sizes: Shape, operands: Sequence[tuple[Shape, Shape]], *, num
 
 
 def _keys(sizes: Shape, shape: Shape, strides: Shape) -> list[Size] | None:
-    """Per output dimension what orders the operand's dimensions in memory, 0 where it is broadcast; None if it tells
-    nothing.
+    """Return a sort key for each output dimension, by the operand's strides; None if the operand decides no order.
 
-    For a symbolic operand that is provably dense these are positions, not strides: comparing them asks nothing.
+    Broadcast dimensions have key 0.  For a symbolic operand that is provably dense the keys are positions, not
+    strides: comparing positions records no guard.
     """
     lead = len(sizes) - len(shape)
     keys: list[Size] = [0] * lead
@@ -156,7 +155,7 @@ def _keys(sizes: Shape, shape: Shape, strides: Shape) -> list[Size] | None:
 
 
 def _order(sizes: Shape, keys: list[list[Size]]) -> list[int]:
-    """The output's dimensions from innermost to outermost, by TensorIterator's insertion sort."""
+    """Return the output's dimensions from innermost to outermost, by TensorIterator's insertion sort."""
     order = list(range(len(sizes) - 1, -1, -1))
     for i in range(1, len(order)):
         moving = i
@@ -171,7 +170,7 @@ def _order(sizes: Shape, keys: list[list[Size]]) -> list[int]:
 
 
 def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
-    """1 if dimension ``a`` lies outside ``b`` in memory, -1 if inside, 0 if no operand tells."""
+    """Return 1 if dimension ``a`` is outside ``b`` in memory, -1 if inside, 0 if no operand decides."""
     for key in keys:
         left, right = key[a], key[b]
         if same(left, 0) or same(right, 0):
@@ -185,7 +184,7 @@ def _outside(sizes: Shape, keys: list[list[Size]], a: int, b: int) -> int:
 
 
 def laid_out_like(self: TensorSpec, dtype: torch.dtype | None = None) -> TensorSpec:
-    """A fresh tensor laid out like ``self`` (``empty_like``)."""
+    """Return the spec of a fresh tensor with the layout of ``self`` (``empty_like``)."""
     if self.canonical():
         return self.fresh(None, dtype)
     strides = dense.like_strides(self.sizes, self.strides, None)

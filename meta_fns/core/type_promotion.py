@@ -1,4 +1,4 @@
-"""Type promotion as eager does it: dimensioned tensors before 0-d tensors before Python numbers."""
+"""Type promotion as in eager: dimensioned tensors before 0-d tensors before Python numbers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ _REAL = {dtype: dtype.to_real() for dtype in COMPLEX_DTYPES}
 
 
 def number_dtype(value: Any) -> torch.dtype:
-    """The dtype of a Python or symbolic number as an operand: bool, int64, the default float or the default complex
-    dtype.
+    """Return the dtype of a Python or symbolic number as an operand: bool, int64, default float or complex.
 
-    A symbolic number says its kind by ``scalar_type`` (``int``, ``float`` or ``bool``; ``int`` if it has none).
+    A symbolic number names its kind by ``scalar_type`` (``int``, ``float`` or ``bool``; ``int`` if it has none).
     """
     kind = type(value)
     if kind is int:
@@ -52,17 +51,17 @@ def number_dtype(value: Any) -> torch.dtype:
 
 
 def to_complex(dtype: torch.dtype) -> torch.dtype:
-    """The complex dtype of the same precision (complex dtypes pass through)."""
+    """Return the complex dtype of the same precision (complex dtypes pass through)."""
     return _COMPLEX.get(dtype, dtype)
 
 
 def to_real(dtype: torch.dtype) -> torch.dtype:
-    """The value dtype of a complex dtype; others pass through."""
+    """Return the value dtype of a complex dtype; other dtypes pass through."""
     return _REAL.get(dtype, dtype)
 
 
 def is_float(dtype: torch.dtype) -> bool:
-    """True for floating and complex dtypes."""
+    """Return whether a dtype is floating or complex."""
     return dtype.is_floating_point or dtype.is_complex
 
 
@@ -79,8 +78,10 @@ def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dty
 
 
 def result_type(operands: Iterable[Any]) -> torch.dtype:
-    """The common dtype of TensorSpecs and numbers: each category promotes within itself and yields to the one before it
-    in kind.
+    """Return the common dtype of TensorSpecs and numbers.
+
+    Dimensioned tensors, 0-d tensors and numbers promote among themselves; a later category matters only by a higher
+    kind.
 
     Source: torch.result_type (ATen/native/TypeProperties.cpp).
     """
@@ -105,17 +106,17 @@ def result_type(operands: Iterable[Any]) -> torch.dtype:
 
 
 def int_to_float(dtype: torch.dtype) -> torch.dtype:
-    """The default float dtype for bool and integer dtypes, else the dtype itself."""
+    """Return the default float dtype for bool and integer dtypes, else the dtype itself."""
     return dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
 
 
 def float_result(operands: Iterable[Any]) -> torch.dtype:
-    """``int_to_float`` of the operands' common dtype (``div``, ``sin``, ``atan2``, ...)."""
+    """Return ``int_to_float`` of the operands' common dtype (``div``, ``sin``, ``atan2``, ...)."""
     return int_to_float(result_type(operands))
 
 
 def sum_dtype(dtype: torch.dtype, wanted: torch.dtype | None = None) -> torch.dtype:
-    """The dtype of ``sum``, ``prod``, ``cumsum``: the one asked for, else int64 for bool and integers."""
+    """Return the dtype of ``sum``, ``prod``, ``cumsum``: the wanted one if given, else int64 for bool and integers."""
     if wanted is not None:
         return wanted
     return dtype if dtype.is_floating_point or dtype.is_complex else torch.int64

@@ -1,4 +1,4 @@
-"""When a view of other sizes exists without copying, and with which strides."""
+"""The strides of views of other sizes that exist without copying."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ __all__ = ["infer_sizes", "view_strides", "view_strides_asking"]
 
 
 def infer_sizes(old: Shape, new: Sequence[Size]) -> Shape:
-    """The sizes meant by ``new`` (at most one -1) for a tensor of sizes ``old``; requires equal numbers of elements.
+    """Return the sizes that ``new`` (at most one -1) means for a tensor of sizes ``old``.
 
-    Sizes that both share are taken out before solving for the -1, so ``(b, s, h) -> (b, s, -1, d)`` gives ``h // d``.
+    Common sizes are cancelled before solving for the -1, so ``(b, s, h) -> (b, s, -1, d)`` gives ``h // d``.
+
     Raises: ShapeError if the numbers of elements cannot match.
     """
     hole = -1
@@ -59,7 +60,7 @@ def _infer_static(old: Shape, new: Sequence[int], hole: int) -> Shape:
 
 
 def _cancel(old: Sequence[Size], new: Sequence[Size]) -> tuple[list[Size], list[Size]]:
-    """Both lists without the positive sizes they share. A size that may be 0 stays: it makes any numbers equal."""
+    """Return both lists without their common positive sizes.  A size that may be 0 stays: all products are 0 then."""
     left = list(old)
     right: list[Size] = []
     for size in new:
@@ -73,11 +74,11 @@ def _cancel(old: Sequence[Size], new: Sequence[Size]) -> tuple[list[Size], list[
 
 
 def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """Strides that make a tensor look like ``new`` (of as many elements) without copying, or None where eager must
-    copy.
+    """Return the strides of a view of sizes ``new`` (of as many elements); None if eager must copy.
 
-    Canonical tensors need no question; else each run of dimensions that lies densely in memory is matched with the new
-    sizes it covers, and a question is asked where the structure does not tell.
+    Canonical tensors need no guard.  Else each run of dimensions that is dense in memory is matched with the new sizes
+    it covers, and a guard is recorded where the structure does not decide.
+
     Source: computeStride in ATen/TensorUtils.cpp (for plain ints, exactly that).
     """
     if static(sizes) and static(strides) and static(new):
@@ -88,7 +89,7 @@ def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def view_strides_asking(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """Return the strides of a view by the very questions that eager asks: exact, but asks whether sizes are 0 or 1."""
+    """Return the strides of a view by eager's own comparisons: exact, but with guards whether sizes are 0 or 1."""
     return _view_static(sizes, strides, new)
 
 
@@ -120,7 +121,7 @@ def _view_static(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def _view_symbolic(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """Cover each run, from the right, with as many new sizes as it takes."""
+    """Match each run, from the right, with as many new sizes as cover it."""
     chunks = _runs(sizes, strides)
     out: list[Size] = [1] * len(new)
     d = len(new) - 1
@@ -147,12 +148,12 @@ def _view_symbolic(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def _overshoots(seen: Size, size: Size, run: Size) -> bool:
-    """True if a run of ``run`` elements, ``seen`` of them covered, provably cannot take another ``size``."""
+    """Return whether a run of ``run`` elements, ``seen`` of them covered, provably cannot take another ``size``."""
     return known(seen * size > run)
 
 
 def _runs(sizes: Shape, strides: Shape) -> list[tuple[list[Size], Size]]:
-    """Maximal runs of dimensions (innermost first) that are one dense block each: ``(sizes, base stride)``.
+    """Return the maximal runs of dimensions (innermost first) that are one dense block each: ``(sizes, base stride)``.
 
     Dimensions of known size 1 belong to any run.
     """

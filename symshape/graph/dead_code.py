@@ -1,4 +1,4 @@
-"""Dead code: steps whose results are never read, and which of them may go without losing an error."""
+"""The removal of dead code: steps whose results are never read, unless an error would be lost."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ _amp_update_scale _foreach_copy _foreach_zero _foreach_norm _foreach_max _foreac
 collapse_view split_dim convert_element_type view_of rev transpose
 """
 _TAKES_ANY_DATA = frozenset(_OPS.split())
-"""Ops that refuse arguments for their sizes and dtypes alone, which their rules check, and for nothing that tensors
-hold.  Pointwise ops and views are others.  ``tests/symshape/graph/test_any_data.py`` gives them all kinds of data."""
+"""The ops that raise only because of sizes and dtypes, which their rules check, and for no values of their tensors.
+
+Pointwise ops and views are others.  ``tests/symshape/graph/test_any_data.py`` gives them all kinds of data.
+"""
 _DRAWS = frozenset({"aten::bernoulli", "aten::normal"})
 _DIVISIONS = frozenset({"div", "divide", "floor_divide", "remainder", "fmod"})
 
@@ -78,10 +80,10 @@ def _is_pure(node: Node) -> bool:
 
 
 def may_refuse_data(step: Step) -> bool:
-    """Return whether a step may raise for what its tensors hold; True for ops that are not known."""
+    """Return whether a step may raise because of its tensors' values; True for unknown ops."""
     if not isinstance(step, Node):
         return True
-    if step.op._schema.name.removesuffix("_") in _DRAWS:  # by probabilities or deviations, the written tensor aside
+    if step.op._schema.name.removesuffix("_") in _DRAWS:  # other tensors are probabilities or deviations
         return not step.op._schema.is_mutable or len(step.reads) > 1
     return not _takes_any_data(step) or may_divide_by_zero(step)
 
@@ -90,7 +92,7 @@ def _takes_any_data(node: Node) -> bool:
     op = node.op
     if op.namespace not in ("aten", "prims"):
         return False
-    if not op._schema.returns and not op._schema.is_mutable:  # all that it does is to refuse
+    if not op._schema.returns and not op._schema.is_mutable:  # a check, which only raises
         return False
     if torch.Tag.pointwise in op.tags or torch.Tag.inplace_view in op.tags:
         return True
@@ -106,21 +108,21 @@ def _takes_any_data(node: Node) -> bool:
 
 @cache
 def _is_pointwise(name: str) -> bool:
-    """Return whether all overloads of the ATen op with this name are pointwise; ``prims`` and lists compute alike."""
+    """Return whether all overloads of the ATen op of this name are pointwise, as then its list variants are."""
     packet = getattr(torch.ops.aten, name, None)
     overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
     return bool(overloads) and all(torch.Tag.pointwise in each.tags for each in overloads)
 
 
 def may_divide_by_zero(node: Node) -> bool:
-    """Return whether a node divides integers by what may be zero, which the CPU refuses."""
+    """Return whether a node divides integers by a divisor that may be zero, for which the CPU raises."""
     name = node.op._schema.name.partition("::")[2].removesuffix("_").removeprefix("_foreach_")
     if name not in _DIVISIONS or len(node.args) < 2:
         return False
     by = node.args[1]
     if isinstance(by, (int, float)) and by != 0:
         return False
-    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # what is written has no output
+    tensors = [each for each in (*node.outputs, *node.reads) if each is not None]  # an in-place op has no output
     return bool(tensors) and not tensors[0].spec.dtype.is_floating_point and not tensors[0].spec.dtype.is_complex
 
 
