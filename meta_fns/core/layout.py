@@ -1,9 +1,9 @@
 """Sizes and strides: contiguity and memory formats.
 
 On plain ints all functions here return exactly what eager computes.  On symbolic sizes structure decides first
-(``same``, ``known``), and a guard is recorded only where the answer changes the meaning.  The price: where a symbolic
-size turns out to be 1, or the tensor empty, the *stride* of such a dimension is the formula of the general case and
-may differ from the one eager reports.  No element is addressed through it.
+(``same``, ``known``), and a guard is recorded only where its outcome changes the meaning.  The price is in strides.
+If a symbolic size turns out to be 1, or the tensor empty, the *stride* of such a dimension is the formula of the
+general case, which may differ from eager's.  No element is addressed through it.
 """
 
 from __future__ import annotations

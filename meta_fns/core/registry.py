@@ -1,7 +1,7 @@
 """The registry of rules by ATen overload, and the aliasing that schemas declare.
 
-A rule is a function with the op's own parameters (names and defaults of the schema) where ``Tensor`` is a
-``TensorSpec``, ``Tensor[]`` a list of them, an absent optional tensor None, and ints in SymInt slots may be symbolic.
+A rule is a function with the op's own parameters (names and defaults of the schema).  A ``Tensor`` is a
+``TensorSpec``, ``Tensor[]`` a list of them, and an absent optional tensor None; ints in SymInt slots may be symbolic.
 A Tensor slot of pointwise ops may hold a Python number, as it does at ``__torch_dispatch__`` level.  A rule returns a
 TensorSpec or a tuple/list of them, nested like the schema's returns.
 """

@@ -77,7 +77,7 @@ def view_strides(sizes: Shape, strides: Shape, new: Shape) -> Shape | None:
     """Return the strides of a view of sizes ``new`` (of as many elements); None if eager must copy.
 
     Canonical tensors need no guard.  Else each run of dimensions that is dense in memory is matched with the new sizes
-    it covers, and a guard is recorded where the structure does not decide.
+    that it covers.  A guard is recorded where the structure does not decide.
 
     Source: computeStride in ATen/TensorUtils.cpp (for plain ints, exactly that).
     """

@@ -53,11 +53,11 @@ def audit_padding(
 
     - ``proven``: no content of the padding changes the output at its valid positions, for all sizes within the guards.
       The proof follows the mask through the traced program.  It is checked by running the example with other padding.
-    - ``leaks``: two paddings gave two answers.  The report has the op, your line, the path from the padding, the
+    - ``leaks``: two paddings gave different outputs.  The report has the op, your line, the path from the padding, the
       counterexample and, where a rule knows one, the repair.
     - ``unknown``: there is no proof, and no padding that was run changed the output.  The report names the op.
 
-    The report is about what padding holds, at equal sizes and an equal mask.  Another amount of padding is another
+    The report is about the content of padding, at equal sizes and an equal mask.  Another amount of padding is another
     size: ``(x * mask).mean(1)`` is proven, because the content of the padding does not matter.
 
     Args:
@@ -67,7 +67,7 @@ def audit_padding(
         valid: which positions are valid: the name of a mask among the arguments (0 or minus infinity at padding;
             ``"~name"`` for one that is true at padding), of a vector of lengths, or a function of the arguments.  A
             mapping from the names of the sizes gives each its own.
-        fixed: what arguments always hold at padding, such as ``{"labels": -100}``.  They are not given other padding.
+        fixed: the numbers that arguments always hold at padding, as ``{"labels": -100}``.  They get no other padding.
         padding: ``finite``: padding holds finite numbers; ``anything``: infinities and NaN too.
         side: ``right``, ``left`` or ``any``: where rows have their padding.  Without it, as in the example.
 
@@ -123,7 +123,7 @@ class _Audit:
         self._outputs = list(self._named_outputs())
         self._runs = 0
 
-    # -- what is given
+    # -- the arguments
 
     def _lengths(self) -> list[Any]:
         sizes = {each.path: each.value.spec.sizes for each in self._program.graph.inputs}
@@ -209,7 +209,7 @@ class _Audit:
         last = region.coordinates[-1]
         assert last.slot is not None
         if not self._world.same(last.slot.size, self._world.lengths[region.group]):
-            return True  # a slice: its positions are those that the region names
+            return True  # a slice, whose positions the region names
         own = Region(region.group, (*region.coordinates[:-1], attrs.evolve(last, offset=0)))
         return self._world.implies(region, own)
 

@@ -84,7 +84,7 @@ def combine(
         name: the op's name.
         dims: the dimensions.
         operands: the tensors, in order.
-        node: the step, whose op is computed on known numbers; None for a product that is a part of another op.
+        node: the step, whose op is computed on known numbers; None if ``name`` is a part of another op.
         dtype: the dtype of the result.
     """
     if node is not None and arguments_by_name(node).get("alpha", 1) != 1:
@@ -177,7 +177,7 @@ def _computed(known: Sequence[Fact | None], node: Node | None, name: str) -> flo
     if not numbers:
         return None
     choices = [(0.0, -0.0) if each == 0 else (each,) for each in numbers]
-    if node is None:  # the product is a part of another op
+    if node is None:  # ``name`` is a part of another op
         if name not in _PARTS or len(numbers) != 2:
             return None
         found: set[float | None] = {_PARTS[name](*each) + 0.0 for each in itertools.product(*choices)}

@@ -97,7 +97,7 @@ class Failing:
     def instead(self, error: Exception, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the function eagerly after the program's run failed, and return its result.
 
-        Raise the error instead if the failed run has had effects that cannot be undone, or if the error comes from a
+        Raise the error instead if the failed run had effects that cannot be undone.  Raise it also if it comes from a
         signal handler or from a hook around the call.
         """
         pass_on(error)

@@ -20,7 +20,7 @@ from symshape.torch_internals.pytree import tree_leaves
 __all__ = ["EVERY", "LONGEST", "PAIRS", "REST", "Times", "Verdict", "elements"]
 
 EVERY = 32
-"""The number of calls of which a trial begins at a multiple, after as many calls that needed no trace."""
+"""The number of calls between two chances for a trial to begin; all calls before it must need no trace."""
 PAIRS = 16
 """The number of calls that a trial times each way."""
 REST = 1024

@@ -40,7 +40,7 @@ from symshape.tracing.state.changes import changed_floats, changing_floats
 from symshape.tracing.state.snapshot import State
 
 _TRACES = 8
-"""The number of traces with variables after which a function counts as traced at every other call, if it is."""
+"""The number of traces with variables before it is checked whether every other call is traced."""
 
 
 _MOST_NAMED = 4  # places in a sentence
@@ -241,7 +241,7 @@ class Layout:
             return
         last, self._last = self._last, _of_variables(call)
         known = {path: key for path, key in self._last.items() if path in last}
-        different = [path for path in self._last if path not in last]  # first what no symbol can follow
+        different = [path for path in self._last if path not in last]  # changes that no symbol can follow come first
         different += [path for path, key in known.items() if last[path][0] != key[0]]
         different += [path for path, key in known.items() if last[path][1] != key[1]]
         if last and not different:  # the arguments or the state differ: no variable is the reason

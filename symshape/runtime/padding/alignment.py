@@ -2,7 +2,7 @@
 
 On CUDA, half-precision matrix products have only slow kernels if a row is not a whole number of 16 bytes: a vocabulary
 of 50,257 words, a hidden size of 1,365.  In a padded program such weights and their factors are extended with zeros to
-the next multiple at each replay (so that weights may change), which pays if there are enough rows.
+the next multiple.  That is done at each replay, so that weights may change, and pays if there are enough rows.
 """
 
 from __future__ import annotations

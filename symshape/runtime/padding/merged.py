@@ -1,9 +1,9 @@
 """The order of the sizes that an argument's dimension is a product of: which size is the outer one.
 
-A graph that receives a tensor of ``batch * length`` rows (a backward pass, whose forward saved it) does not say in
-which order they were merged, but views in the graph do: of that tensor, or of one with the same rows that an op
-combines with it.  Without such views, the order of separate sizes in other tensors decides.  A wrong guess costs a
-refusal and never a wrong result: padding is where the axes say, in any order.
+A graph may receive a tensor of ``batch * length`` rows, for example a backward pass, whose forward saved it.  The
+graph does not say in which order the sizes were merged.  Views in the graph do: of that tensor, or of one with the
+same rows that an op combines with it.  Without such views, the order of separate sizes in other tensors decides.  A
+wrong guess costs a refusal and never a wrong result: the axes say where padding is, in either order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recipes: the ops that padding rules emit for one node, repeated for similar nodes, such as a model's layers.
 
-A rule is a function of the op, of its other arguments, of the facts about its tensors (their metadata in memory, axes,
-fills), of which of them are the same, and of the true metadata of its results.  Nodes that agree in all of these get
-the same ops on their own tensors.
+A rule's result depends on the op, its other arguments, and the true metadata of its results.  It also depends on the
+facts about its tensors (metadata in memory, axes, fills) and on which of them are the same.  Nodes that agree in all
+of these get the same ops on their own tensors.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class Results:
         graph: the traced program.
         outputs: for each computed result, its index among the tensors of the padded program, and the padded tensor.
         symbols: the padded symbols.
-        read: values that the padded program reads and never writes: results in their memory are always copied.
+        read: tensors that the padded program reads and never writes: a result that is one of them is copied, not lent.
 
     Attributes:
         numbers: the integers of results; other code adds its own before the first call.

@@ -1,7 +1,7 @@
 """The contents of a traced graph's tensors after writes in place: every write makes a new version instead.
 
-A write to a view makes a new version of the view's base, by putting the written part back there, and so on down to the
-tensor that owns the memory.  All other tensors that share the memory are recomputed when they are read next.
+A write to a view puts the written part back into a new version of the view's base, and so on down to the tensor that
+owns the memory.  All other tensors that share the memory are recomputed when they are read next.
 """
 
 from __future__ import annotations

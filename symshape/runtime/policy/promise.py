@@ -7,7 +7,7 @@ import attrs
 __all__ = ["Promise"]
 
 SHARE = 0.2
-"""The share of eager's time so far that may be spent on top of it: the promise is .25, the rest is for errors."""
+"""The share of eager's time that may be spent on top of it: .25 is promised, the rest is for estimates' errors."""
 GRACE = 900.0
 """The ms that may be spent beyond that share: the promise is a second, the rest is for estimates' errors."""
 

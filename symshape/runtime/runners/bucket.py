@@ -296,9 +296,9 @@ class Bucket:
     def _wants(self, kernels: Kernels) -> bool:
         """Return whether it is time to ask for Inductor's kernels.
 
-        Where calls do not wait for compilers, that time comes when calls have lost what another capture takes,
-        supposing that Inductor's kernels take half the time of eager's.  So the total is at most twice that of the
-        right choice from the start.
+        If calls do not wait for compilers, they first have to lose the time of another capture, supposing that
+        Inductor's kernels take half the time of eager's.  So the total is at most twice that of the right choice from
+        the start.
         """
         if len(self.variants) != 1 or self.variants[0].kernels != "eager" or not kernels.due(self._asked):
             return False

@@ -1,13 +1,14 @@
 """The streams that CUDA graphs are captured on, each with a cuBLAS workspace at a fixed address.
 
 cuBLAS works in a workspace that torch keeps for each pair of a handle (one a thread) and a stream; a graph contains
-its address.  Any code may have torch return all workspaces to the allocator (``torch.compile(mode="reduce-overhead")``
-does so at each of its recordings), and ``torch.cuda.empty_cache`` unmaps returned memory, unless it is in the pool of
-a live graph.  A workspace can be outside such a pool for two reasons.  The first user of a stream decides where its
-workspace is, and as torch deals out 32 streams in turn, a user's stream can be one that symshape captures on.  And
-graphs of one pool may use a workspace allocated in a capture for another graph, which is gone.  A replay then accesses
-illegal memory.  Hence both are private: the stream is made by the driver, and its workspace is alone in a pool that is
-never freed.
+its address.  Any code may have torch return all workspaces to the allocator, as
+``torch.compile(mode="reduce-overhead")`` does at each of its recordings.  ``torch.cuda.empty_cache`` then unmaps them,
+unless they are in the pool of a live graph.  A replay that uses an unmapped workspace accesses illegal memory.
+
+A workspace can be outside such a pool for two reasons.  The first user of a stream decides where its workspace is, and
+torch deals out 32 streams in turn, so that a user's stream can be one that symshape captures on.  And graphs of one
+pool may use a workspace allocated in a capture for another graph, which is gone.  Hence both are private: the stream
+is made by the driver, and its workspace is alone in a pool that is never freed.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class _Standing:
     Attributes:
         bucket: the bucket that serves these sizes; None if they run eagerly.
         left: the number of calls until the ledger is asked again.
-        calls: the number of calls that the next question stands for.
+        calls: the number of calls that this answer serves, which the next question accounts for.
     """
 
     bucket: Bucket | None

@@ -95,7 +95,7 @@ class Kernels:
 
     @property
     def patient(self) -> bool:
-        """Return whether a capture must pay: only buckets that have lost its cost without it make one."""
+        """Return whether a capture must pay: a bucket makes one only after it has lost that much time without."""
         there = len(self) > 0 or self._answered is not None
         return self._process is not None and there and not (self._compiles or self._settles)
 
