@@ -81,7 +81,7 @@ class Interpretation:
             made = [each.with_(dirty=frozenset((EVERYWHERE,)), cause=sized, facts={}) for each in made]
         self._bind(node, made)
         written = list(written_values(node))
-        for value, state in zip(outputs, made, strict=False):  # an op without outputs makes what it writes
+        for value, state in zip(outputs, made, strict=False):  # without outputs, ``made`` is the written value
             self.makers[value] = node
             self._set(value, state)
         if written:

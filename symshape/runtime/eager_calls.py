@@ -33,7 +33,7 @@ from symshape.user_code import defined_at, name_of, raised_at
 
 __all__ = ["EagerCall", "EagerCalls"]
 
-_MOST_CALLS, _MOST_VALUES = 4096, 64
+_MOST_CALLS, _MOST_VALUES = 4096, 64  # eager calls stored by key; integers stored for a refusal
 _LONGEST = 2000  # characters of a reason
 _REMEDY = (
     "Said once for each compiled function: explain_fallback() counts the calls, and "

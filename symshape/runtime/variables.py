@@ -248,7 +248,7 @@ class Layout:
             return
         self._traces += 1
         if self._traces > _TRACES and 2 * self._traces > clock - self._since:
-            self._traces, self._since = _TRACES - 1, self._begun_rest(clock) - 2 * _TRACES  # so that one is tried then
+            self._traces, self._since = _TRACES - 1, self._begun_rest(clock) - 2 * _TRACES  # one trace is tried then
             name = (different or list(self._names))[0]
             raise UnsupportedError(
                 f"reads and writes {name}, which changes at every call in a way that no program can follow; "

@@ -144,7 +144,7 @@ def main() -> None:
     given = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # prints must not mix with the answers
-    os.nice(5)  # the process that calls the function goes first
+    os.nice(5)  # give way to the process that calls the function
     asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def listen() -> None:

@@ -148,7 +148,7 @@ class CudaGraphRunner:
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Return the flat outputs of one call."""
-        if self._leases and forward_ad._current_level < 0 and not is_capturing():  # torch.func's transforms C++ sees
+        if self._leases and forward_ad._current_level < 0 and not is_capturing():  # C++ sees other transforms
             with self._lock:
                 lease = self._leases.get((tuple(values), _current_stream(self._index)))
                 if lease is not None:
