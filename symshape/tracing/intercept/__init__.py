@@ -1,5 +1,5 @@
-"""What is caught while a function is traced, before C++ or Python would turn a symbol into a plain number.
+"""Replacements for torch and Python functions that would turn a symbolic number into a plain one during a trace.
 
-Torch functions (``function_mode``), composites decided by structure, indexing, ``interpolate``, ``isinstance(n, int)``,
-operators without a rule of ours, random numbers.
+They cover torch functions (``function_mode``), composites decided by structure, indexing, ``interpolate``,
+``isinstance(n, int)``, operators without a rule of ours, and random numbers.
 """

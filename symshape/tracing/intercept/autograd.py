@@ -1,4 +1,4 @@
-"""What a program asks of autograd, and tells it, about tensors: fields and methods that are no ops."""
+"""Fields and methods of tensors by which a program reads or changes autograd state, as a trace handles them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Gradients(Protocol):
         """``del tensor.grad``."""
 
     def require(self, tensor: torch.Tensor, required: bool) -> bool:
-        """Tells whether it requires gradients; answers whether it did not know."""
+        """Set whether ``tensor`` requires gradients; return whether that changed the recorded state."""
 
 
 def of_real_tensors(gradients: Gradients, own: Telling) -> dict[Any, Callable[..., Any]]:
-    """What reads and changes the gradients of tensors around the program, parameters above all."""
+    """Return the replacements for functions that read or change gradients of real tensors, mostly parameters."""
 
     def require(tensor: torch.Tensor, requires_grad: Any = True) -> torch.Tensor:
         requires_grad = bool(requires_grad) if type(requires_grad) is torch.SymBool else requires_grad
         if not tensor.is_leaf or type(requires_grad) is not bool:
-            return tensor.requires_grad_(requires_grad)  # which torch refuses
+            return tensor.requires_grad_(requires_grad)  # torch refuses this
         if gradients.require(tensor, requires_grad):
             own.tell(tensor, requires_grad)
         return tensor
@@ -66,7 +66,11 @@ def _refuse_version(tensor: torch.Tensor) -> Any:
 
 
 def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
-    """The attribute of a tensor that the program made; that of one around it would be a side effect, or stale."""
+    """Return ``attribute`` for tensors that the program made.
+
+    For other tensors the call raises ``UnsupportedError``: a graph would not repeat a side effect, and a value that was
+    read would be stale.
+    """
 
     def use(tensor: torch.Tensor, *args: Any) -> Any:
         made_here = type(tensor) is SymbolicTensor and tensor._value not in tensor._tracer.arguments
@@ -81,9 +85,9 @@ def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
 
 
 def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
-    """As :func:`_unless_made_here`, noting which values require gradients because they were told to.
+    """Return the setter ``attribute`` for tensors that the program made; record each tensor that it changes.
 
-    Telling a tensor what is so already changes nothing.
+    Setting the flag to its current value changes nothing.
     """
     inner = _unless_made_here(attribute, what)
 
@@ -110,11 +114,11 @@ OF_ANY_TENSOR: dict[Any, Callable[..., Any]] = {
     torch.Tensor.requires_grad_: _requiring(torch.Tensor.requires_grad_, "calls requires_grad_()"),
     _data_attribute.__set__: _set_data,
 }
-"""What stands for methods of any tensor, real ones too."""
+"""The replacements for autograd methods of any tensor, real ones included, by method."""
 
 
 def _refuse_transformed(tensor: SymbolicTensor, what: str) -> None:
-    """Under ``vmap`` or ``jvp`` a tensor does not say what autograd knows of the one inside it, which is what we know.
+    """Refuse to read autograd state under ``vmap`` or ``jvp``, whose wrapper hides the state of the tensor inside.
 
     Raises:
         UnsupportedError: such a transform is around the call.
@@ -127,20 +131,20 @@ def _refuse_transformed(tensor: SymbolicTensor, what: str) -> None:
 
 
 def _tracked(tensor: SymbolicTensor) -> bool:
-    """Whether autograd has more to say of a tensor that the program made than that nothing is recorded."""
+    """Return whether the program made the tensor, and it requires gradients or inference mode is on."""
     made = tensor._value not in tensor._tracer.arguments
     return made and (tensor.requires_grad or torch.is_inference_mode_enabled())
 
 
 def _reads_requires_grad(tensor: SymbolicTensor) -> Any:
-    """``tensor.requires_grad``; what it is of an argument is said by the key of each call."""
+    """Return ``tensor.requires_grad``. The key of each call guards the flag of an argument."""
     if _tracked(tensor):
         _refuse_transformed(tensor, "reads Tensor.requires_grad")
     return _requires_grad.__get__(tensor)
 
 
 def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
-    """A method that changes how gradients flow through a tensor, without an op that a graph could repeat."""
+    """Return ``method``, refused for tensors that require gradients: a graph has no op that repeats the change."""
 
     def use(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if not tensor.requires_grad:
@@ -156,7 +160,7 @@ def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
 
 
 def _for_backward(method: Any, what: str) -> Callable[..., Any]:
-    """A method that says what backward does with the gradient of a tensor: of one that the program made."""
+    """Return ``method``, which changes what backward does with a gradient, for tensors that the program made."""
     refuse = _refuse_for_gradients(method, what)
 
     def use(tensor: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
@@ -171,7 +175,10 @@ def _for_backward(method: Any, what: str) -> Callable[..., Any]:
 
 
 def _history(attribute: Any, name: str) -> Callable[..., Any]:
-    """What autograd notes of a tensor; what it notes of an argument differs from call to call, and is no guard."""
+    """Return the reader of an autograd field of a tensor.
+
+    Fields of arguments that may differ between calls without a guard are refused.
+    """
 
     def read(tensor: SymbolicTensor) -> Any:
         argument = tensor._value in tensor._tracer.arguments
@@ -191,7 +198,7 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
 
 
 def gradients(*args: Any, **kwargs: Any) -> Any:
-    """``torch.autograd.grad``: hooks on an argument see its gradient, and stand-ins have none."""
+    """Compute ``torch.autograd.grad``; refuse arguments of the program that have hooks, which stand-ins lack."""
     for tensor in pytree.tree_leaves((args, kwargs)):
         if type(tensor) is SymbolicTensor:
             for position, original in list(tensor._tracer.originals.values()):
@@ -211,7 +218,7 @@ OF_STAND_INS: dict[Any, Callable[..., Any]] = {
     _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient"),
     torch.autograd.grad: gradients,
 }
-"""What stands for methods of symbolic tensors."""
+"""The replacements for autograd methods of symbolic tensors, by method."""
 
 for _name in ("detach_", "register_post_accumulate_grad_hook"):
     OF_STAND_INS[getattr(torch.Tensor, _name)] = _refuse_for_gradients(

@@ -1,7 +1,7 @@
-"""Hooks that a program gives autograd: on nodes of its graph, on tensors, and on what it saves for backward.
+"""Hooks that a program registers with autograd: on graph nodes, on tensors, and on tensors saved for backward.
 
-A graph of ATen ops repeats none of them.  What runs backward inside a program runs while it is traced, hooks and all;
-where a result leaves backward to others, its hooks would be lost.
+A graph of ATen ops repeats none of them. A backward pass inside the program runs, with its hooks, during the trace.
+Where a result leaves the program and is differentiated outside, its hooks would be lost.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _MIXIN: Any = autograd.HookMixin  # C++ asks its `_register_hook` for every hook
 _SAVING: Any = autograd.saving  # `saved_tensors_hooks` and its kin begin and end there
 _AGAIN = ("torch.utils.checkpoint", "_checkpoint_hook.")
 _AS_SAVED = (("torch.utils.checkpoint", "_recomputation_hook."), ("torch.autograd.graph", "save_on_cpu."))
-"""Hooks of torch's own after which backward has what it would have without."""
+"""Torch's own saved-tensor hooks under which backward computes the same as without hooks."""
 
 
 class _Look(Exception):
-    """Given to a node as a hook: it is shown the hooks that the node has, and becomes none of them."""
+    """A probe given to a node as a hook: the node shows its hooks to the probe, which is never registered."""
 
     hooks: Any = None
 
 
 class AutogradHooks:
-    """Of one trace.
+    """The autograd hooks that one trace's program registers.
 
     Args:
-        steps: answers those that the trace has so far.
+        steps: returns the steps that the trace has so far.
 
     Attributes:
-        own: whether the program gave hooks of its own what autograd saves.
-        again: from which step to which one ran what a checkpoint computes once more in backward.
+        own: whether the program installed saved-tensor hooks of its own.
+        again: the ranges of steps that checkpoints recompute in backward.
     """
 
     def __init__(self, steps: Callable[[], Sequence[Step]]) -> None:
@@ -49,7 +49,7 @@ class AutogradHooks:
         self._kept: dict[int, dict[int, Any]] = {}
         self._handles: list[RemovableHandle] = []
         self._left: list[RemovableHandle] = []
-        self._of_tensors: list[Any] = []  # autograd's nodes that made them; leaves themselves
+        self._of_tensors: list[Any] = []  # the autograd nodes that made them; leaves themselves
         self._retaining: list[Any] = []
         self._saving: list[tuple[Any, int]] = []
         self.own = False
@@ -57,7 +57,7 @@ class AutogradHooks:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Inside, this thread's hooks are noted; at the end those on nodes and real tensors are taken off."""
+        """Record the hooks that this thread registers inside; at the end remove those on nodes and real tensors."""
         register = _MIXIN.__dict__["_register_hook"]
         push, pop = _SAVING._push_saved_tensors_default_hooks, _SAVING._pop_saved_tensors_default_hooks
         thread = threading.get_ident()
@@ -92,24 +92,24 @@ class AutogradHooks:
                     self._kept[id(hooks)] = hooks
 
     def looks(self) -> tuple[int, ...]:
-        """A count of everything that was noted."""
+        """Return a count of everything that was recorded."""
         noted = (self._given, self._kept, self._handles, self._of_tensors, self._saving, self.again)
         return (self.own, *map(len, noted))
 
     def on_tensor(self, tensor: torch.Tensor, retained: bool) -> None:
-        """A tensor that the program made has a hook, or retains its gradient."""
-        with dispatch.DisableTorchFunction():  # the answer is not for the program
+        """Record that a tensor that the program made has a hook, or retains its gradient."""
+        with dispatch.DisableTorchFunction():  # our own read, not the program's
             node: Any = tensor.grad_fn
         self._of_tensors.append(tensor if node is None else node)
         if retained:
             self._retaining.append(self._of_tensors[-1])
 
     def retains(self, nodes: Iterable[Any]) -> bool:
-        """Whether some of these nodes made a tensor that retains its gradient."""
+        """Return whether one of these nodes made a tensor that retains its gradient."""
         return any(each is node for node in nodes for each in self._retaining)
 
     def of_real_tensors(self) -> dict[Any, Callable[..., RemovableHandle]]:
-        """What registers hooks on tensors around the program, which would be called twice if a trace left them."""
+        """Return replacements for functions that add hooks to real tensors, so that a trace leaves no hooks behind."""
         return {
             each: partial(self._registered, each)
             for each in (_TENSOR.register_hook, _TENSOR.register_post_accumulate_grad_hook)
@@ -128,7 +128,7 @@ class AutogradHooks:
 
     @property
     def left(self) -> bool:
-        """Whether the program left hooks on tensors around it."""
+        """Return whether the program left hooks on tensors around it."""
         return bool(self._left)
 
     def _saved_by(self, pack: Any, start: int) -> None:
@@ -139,7 +139,7 @@ class AutogradHooks:
             self.own = True
 
     def on(self, nodes: Iterable[Any]) -> bool:
-        """Whether the program left hooks on some of these nodes, or on tensors that they made or are for."""
+        """Return whether the program hooked one of these nodes, or a tensor that they made or accumulate into."""
         found = list(nodes)
         if self._of_tensors:
             those = {id(each) for each in self._of_tensors}
@@ -153,7 +153,7 @@ class AutogradHooks:
 
 
 def _hooks_of(register: Callable[[Any], Any]) -> Any:
-    """The hooks that a node has, which this way of registering one would add to."""
+    """Return the dictionary of hooks to which ``register``, a method of a node, would add one."""
     own = _MIXIN.__dict__["_register_hook"]
 
     def shown(hooks: Any, hook: Any) -> Any:

@@ -1,9 +1,9 @@
-"""While a function is traced, its own code takes symbolic numbers for plain ones: ``isinstance(n, int)`` is true.
+"""Replacements for Python's builtins in traced code, which treat a symbolic number as a plain one.
 
-A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python.  A program that
-asks would take another branch than in eager.  So the names ``isinstance`` and ``type`` in traced code mean functions of
-ours for the time of the trace, as do ``len``, for which Python takes nothing but a plain number, ``divmod``, ``max``,
-``min``, ``sorted`` and ``print``; code that is not recorded (see ``state/trusted``) keeps Python's.
+A size of a traced tensor, or an integer argument, is a ``torch.SymInt``, which is no ``int`` to Python. A program that
+tests ``isinstance(n, int)`` would take another branch than in eager. So the names ``isinstance`` and ``type`` in traced
+code mean functions of ours during the trace. The same holds for ``len``, ``divmod``, ``max``, ``min``, ``sorted``,
+``id`` and ``print``. Code that is not recorded (see ``state/trusted``) keeps Python's.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 
 _isinstance = isinstance
 _stand_ins: Collection[int] = ()
-"""The ids of objects that stand for arguments of the trace."""
+"""The ids of the stand-ins for objects among the arguments of the trace."""
 _HASHING = (dict.__contains__, set.__contains__, frozenset.__contains__)
 _NUMBERS = (int, float, complex, torch.SymInt, torch.SymFloat)
-_MOST_COMPARED = 64  # each may leave a guard
+_MOST_COMPARED = 64  # each comparison may leave a guard
 _SEQUENCES = (list, tuple, torch.Size)
 
 
 def plain_isinstance(value: object, kinds: Any) -> bool:
-    """``isinstance``, for which a symbolic number is also the number that it stands for.
+    """Compute ``isinstance(value, kinds)``; a symbolic number also is an instance of its plain number's classes.
 
     >>> plain_isinstance(3, int), plain_isinstance("3", (int, float))
     (True, False)
@@ -54,7 +54,10 @@ def plain_isinstance(value: object, kinds: Any) -> bool:
 
 
 class _Kind(type):
-    """So that ``PlainType(n)`` is a call of ours, and ``isinstance(x, PlainType)`` asks for a class."""
+    """The metaclass of ``PlainType``.
+
+    ``PlainType(n)`` calls our code, and ``isinstance(x, PlainType)`` asks for a class.
+    """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         found = type(*args, **kwargs)
@@ -82,7 +85,7 @@ class _Kind(type):
 
 
 class PlainType(type, metaclass=_Kind):
-    """``type``, for which a symbolic number or tensor is of the type of what it stands for.
+    """The replacement for ``type``: a symbolic number or tensor has the type of the plain one that it stands for.
 
     >>> PlainType(3) is int, isinstance(int, PlainType)
     (True, True)
@@ -92,7 +95,7 @@ class PlainType(type, metaclass=_Kind):
 
 
 def plain_len(value: Any) -> Any:
-    """``len``, for which the length of a traced tensor may be symbolic.
+    """Compute ``len(value)``; the length of a traced tensor may be symbolic.
 
     >>> plain_len([1, 2])
     2
@@ -105,7 +108,7 @@ def plain_len(value: Any) -> Any:
 
 
 def plain_numel(size: Sequence[Any]) -> Any:
-    """``torch.Size.numel``, which C computes with plain numbers only.
+    """Compute ``torch.Size.numel``, which C computes with plain numbers only.
 
     >>> plain_numel(torch.Size([2, 3]))
     6
@@ -114,7 +117,7 @@ def plain_numel(size: Sequence[Any]) -> Any:
 
 
 def plain_divmod(a: Any, b: Any) -> Any:
-    """``divmod``, of which one operand may be symbolic.
+    """Compute ``divmod(a, b)``, either operand of which may be symbolic.
 
     >>> plain_divmod(7, 3)
     (2, 1)
@@ -123,12 +126,15 @@ def plain_divmod(a: Any, b: Any) -> Any:
 
 
 def _is_inexact(number: Any) -> bool:
-    """Whether a symbolic float is one of ours that no guard could compare with another one."""
+    """Return whether a symbolic float is ours and no ratio of integers, so that a guard cannot compare it."""
     return is_ours(number) and number.node.ratio() is None
 
 
 def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
-    """``max`` or ``min``, for which the greatest of several sizes is a term: which one it is need not be known."""
+    """Return the replacement for ``max`` or ``min``.
+
+    The greatest of several sizes is a term, so no guard fixes which one is the greatest.
+    """
     choose_size = {"max": size_extremes.greatest, "min": size_extremes.least}[name]
 
     def compute(*args: Any, **kwargs: Any) -> Any:
@@ -146,7 +152,7 @@ def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
         if ours is None:
             return choose(*args)
         found, *others = (each.node if type(each) is torch.SymFloat else ours.wrap_float(each) for each in args)
-        for each in others:  # in Python's order: of two equal ones, and where one is not a number, the first stays
+        for each in others:  # in Python's order: of equal numbers, and where one is NaN, the first stays
             found = getattr(found, f"sym_{name}")(each)
         return torch.SymFloat(found)
 
@@ -154,7 +160,7 @@ def _chosen(name: str, choose: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def contains(container: Any, item: Any) -> bool:
-    """``item in container``: a symbolic integer is compared with the keys, not hashed, which would fix it.
+    """Compute ``item in container``. A symbolic integer is compared with the keys: hashing would fix its value.
 
     >>> contains({7, 8}, 7)
     True
@@ -168,7 +174,7 @@ def contains(container: Any, item: Any) -> bool:
 
 
 def plain_id(value: Any) -> int:
-    """``id``, which is refused for the stand-in of an argument: it differs from call to call.
+    """Compute ``id(value)``. The stand-in of an argument is refused: its id differs from call to call.
 
     >>> plain_id(None) == id(None)
     True
@@ -204,19 +210,19 @@ def _of_symbols(function: Callable[..., float]) -> Callable[..., Any]:
 
 
 def _log(number: Any, *base: Any) -> Any:
-    """``math.log``, which divides by that of the base."""
+    """Compute ``math.log`` with an optional base: the natural logarithm divided by that of the base."""
     if len(base) == 1 and type(base[0]) in (int, float) and type(number) in (torch.SymInt, torch.SymFloat):
         return _natural_log(number) / math.log(base[0])
     return _natural_log(number, *base)
 
 
 def _of_class(function: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """``isnan`` and its like, of which the answer for integers is always the same one."""
+    """Return ``math.isnan`` or a relative, whose answer is the same for every integer."""
     return lambda number: function(0 if type(number) is torch.SymInt and is_ours(number) else number)
 
 
 def plain_gcd(*integers: Any) -> Any:
-    """``math.gcd``: of a size and a plain number it depends on the remainder of the division by that number.
+    """Compute ``math.gcd``. For a size and a plain number the guard is on the remainder of the size by that number.
 
     >>> plain_gcd(12, 8)
     4
@@ -227,7 +233,7 @@ def plain_gcd(*integers: Any) -> Any:
 
 
 def plain_index(value: Any) -> Any:
-    """``operator.index``.
+    """Compute ``operator.index``; a symbolic integer stays symbolic.
 
     >>> plain_index(3)
     3
@@ -246,11 +252,11 @@ MATH |= {id(each): _of_class(each) for each in (math.isnan, math.isinf, math.isf
 MATH |= {id(math.log): _log, id(math.gcd): plain_gcd, id(operator.index): plain_index}
 MATH |= {id(math.isqrt): whole_numbers.isqrt, id(math.comb): whole_numbers.comb, id(math.perm): whole_numbers.perm}
 MATH |= {id(math.lcm): lambda *integers: whole_numbers.lcm(plain_gcd, *integers), id(math.fsum): whole_numbers.fsum}
-"""By ``id``, functions that C computes with plain numbers only: of symbolic ones they are formulas."""
+"""Replacements, by ``id``, for functions that C computes with plain numbers only; symbolic numbers give formulas."""
 
 
 def plain_int(*args: Any, **kwargs: Any) -> Any:
-    """``int``, for which a symbolic number is a plain one, and the value of a tensor may be symbolic.
+    """Compute ``int``; a symbolic number stays symbolic, and the value of a tensor may be symbolic.
 
     >>> plain_int(2.7), plain_int("11", base=2)
     (2, 3)
@@ -266,7 +272,7 @@ def plain_int(*args: Any, **kwargs: Any) -> Any:
 
 
 def plain_float(*args: Any) -> Any:
-    """``float``, for which a symbolic number is a plain one, and the value of a tensor may be symbolic.
+    """Compute ``float``; a symbolic number stays symbolic, and the value of a tensor may be symbolic.
 
     >>> plain_float(2), plain_float("2.5")
     (2.0, 2.5)
@@ -282,7 +288,7 @@ def plain_float(*args: Any) -> Any:
 
 
 def plain_bool(*args: Any) -> Any:
-    """``bool``, for which a truth that only data tell is a symbolic one: nothing need be decided by it.
+    """Compute ``bool``. A truth that depends on data stays symbolic: no branch need be taken on it.
 
     >>> plain_bool(2), plain_bool([])
     (True, False)
@@ -296,21 +302,21 @@ def plain_bool(*args: Any) -> Any:
 
 
 def _item_of(value: Any) -> Any:
-    """The number or the truth in a tensor of one element that is traced; anything else as it is."""
+    """Return the number or truth in a traced tensor of one element; any other value unchanged."""
     if not _isinstance(value, torch.Tensor) or value.is_complex() or value.numel() != 1:
         return value
     return value.item()
 
 
 def _number_of(value: Any) -> Any:
-    """The number in a tensor of one element that is traced, of a kind that Python has; anything else as it is."""
+    """Return the number in a traced tensor of one element, a truth as an integer; any other value unchanged."""
     found = _item_of(value)
     is_truth = found is not value and type(found) is torch.SymBool and is_ours(found)
     return as_integer(found) if is_truth else found
 
 
 def dispatching(dispatch: Callable[[type], Any]) -> Callable[[type], Any]:
-    """How a function of ``functools.singledispatch`` finds what is for a class, for numbers and tensors of a trace."""
+    """Return a ``functools.singledispatch`` lookup that takes classes of symbolic values for those of plain ones."""
     return lambda kind: dispatch(_CLASSES.get(kind, kind))
 
 
@@ -318,7 +324,7 @@ _CLASSES: dict[type, type] = {**PLAIN, SymbolicTensor: torch.Tensor, SymbolicRan
 
 
 def plain_map(function: Any, *iterables: Any) -> Any:
-    """``map``, of which the function may be ``int`` or ``float``.
+    """Compute ``map``, whose function may be ``int`` or ``float``.
 
     >>> list(plain_map(int, "12"))
     [1, 2]
@@ -334,7 +340,7 @@ CALLED: dict[int, Any] = {
     id(map): plain_map,
     id(range): plain_range,
 }
-"""By ``id``, classes that mean a function of ours where traced code calls them by their names."""
+"""Replacements, by ``id``, for classes that traced code calls by their names."""
 
 REPLACED = {
     "id": plain_id,
@@ -347,12 +353,12 @@ REPLACED = {
     "sorted": size_extremes.plain_sorted,
     "print": plain_print,
 }
-"""Names of Python's that mean something of ours in traced code."""
+"""Replacements for Python's builtins in traced code, by name."""
 
 
 @contextmanager
 def ids_of_stand_ins_refused(objects: Collection[int]) -> Iterator[None]:
-    """Inside, torch's dictionaries that know tensors by their ids refuse the stand-ins of arguments.
+    """Make torch's dictionaries that key tensors by id refuse the stand-ins of arguments.
 
     Args:
         objects: the ids of stand-ins for objects.

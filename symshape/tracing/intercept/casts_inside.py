@@ -1,6 +1,7 @@
-"""Functions whose kernels call ops that autocast changes, while it is on, where no mode sees them.
+"""Functions whose kernels call ops that autocast changes, out of sight of any mode.
 
-The casts of autocast are written into a graph, which runs without it: inside of such a kernel there would be none.
+A trace writes autocast's casts into the graph, which runs without autocast. Inside such a kernel there would be no
+casts.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ _FUNCTIONS: Any = (
 )
 _overloads = [getattr(each, name) for each in _FUNCTIONS if hasattr(each, "overloads") for name in each.overloads()]
 CAST_INSIDE = frozenset((*_FUNCTIONS, *_overloads))
-"""These functions: found by running each op of torch's own list with autocast and without."""
+"""The functions whose kernels call ops that autocast changes.
+
+They were found by running each op of torch's own list with autocast and without.
+"""
 
 
 def check_cast_inside(function: Any) -> None:
-    """Whether one of these functions does what its node in a graph would do.
+    """Refuse a function whose kernel casts inside, where autocast is on.
 
     Raises:
         UnsupportedError: autocast is on.

@@ -1,8 +1,7 @@
-"""Composite functions that C++ decides by asking about 0, 1 and concrete strides, decided here by structure.
+"""Composite functions that C++ decides by asking about sizes of 0 and 1 and concrete strides, decided by structure.
 
-The ops that come out are those that eager runs; only the questions on the way there differ.  C++'s ``reshape`` asks
-whether sizes are 0 or 1, which would leave guards that no program needs, and on torch 2.11 its ``matmul`` specialises
-symbolic sizes.
+The resulting ops are those that eager runs; only the questions on the way differ. C++'s ``reshape`` asks whether sizes
+are 0 or 1, which would leave guards that no program needs. On torch 2.11 its ``matmul`` specialises symbolic sizes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
 from symshape.user_code import user_location
 
 aten = torch.ops.aten
-_unsafe_view = aten._unsafe_view.default  # by the packet, torch looks for the overload at each call
+_unsafe_view = aten._unsafe_view.default  # given only the packet, torch looks up the overload at each call
 _torch_fill_diagonal = torch.Tensor.fill_diagonal_
 _torch_max_pool1d = torch.nn.functional.max_pool1d
 
@@ -36,7 +35,7 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
 
 
 def _inward(sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Sizes as a user wrote them (a list, or one by one) as sizes for rules."""
+    """Return sizes for rules from sizes as a user writes them: a list, or one by one."""
     if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
         sizes = tuple(sizes[0])
     return tuple(map(_size, sizes))
@@ -51,7 +50,7 @@ def _size(size: Any) -> Any:
 
 
 def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
-    """``tensor.reshape(*shape)``: a view where the strides allow one, else a copy."""
+    """Compute ``tensor.reshape(*shape)``: a view where the strides allow one, else a copy."""
     spec = tensor._spec
     try:
         sizes = infer_sizes(spec.sizes, _inward(shape))
@@ -69,7 +68,7 @@ def reshape(tensor: SymbolicTensor, *shape: Any) -> torch.Tensor:
 
 
 def _viewable_here(spec: TensorSpec, sizes: Shape) -> bool:
-    """Whether the sizes of the example call allow a view that the structure does not show (sizes of 0 and 1)."""
+    """Return whether the example call's sizes allow a view where the structure alone does not (sizes of 0 and 1)."""
     hints: list[tuple[int, ...]] = []
     for each in (spec.sizes, spec.strides, sizes):
         known = [size.hint if isinstance(size, IntNode) else size for size in each]
@@ -80,7 +79,7 @@ def _viewable_here(spec: TensorSpec, sizes: Shape) -> bool:
 
 
 def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> torch.Tensor:
-    """``tensor.flatten(start_dim, end_dim)``."""
+    """Compute ``tensor.flatten(start_dim, end_dim)``."""
     sizes = list(tensor._spec.sizes)
     number = len(sizes)
     if not number:
@@ -100,14 +99,15 @@ def flatten(tensor: SymbolicTensor, start_dim: int = 0, end_dim: int = -1) -> to
 
 
 def one_hot(tensor: SymbolicTensor, num_classes: Any = -1) -> Any:
-    """``F.one_hot`` as one op: taken apart, it would not look at the class numbers any more."""
+    """Compute ``F.one_hot`` as one op: its decomposition would no longer check the class numbers."""
     return tensor._tracer.dispatch(aten.one_hot.default, (tensor, num_classes), {})
 
 
 def fill_diagonal_(tensor: SymbolicTensor, fill_value: Any, wrap: bool = False) -> Any:
-    """``tensor.fill_diagonal_(number)``: C++ counts the strides, which fixes the sizes that they are made of.
+    """Compute ``tensor.fill_diagonal_(number)``. C++ counts the strides, which fixes the sizes that they are made of.
 
-    A tall matrix that is wrapped round, and more dimensions, which have to be as long as each other, are left to it.
+    Tall matrices with ``wrap`` and tensors of more than two dimensions (all of equal size) stay with C++.
+
     Source: aten/src/ATen/native/Fill.cpp.
     """
     if len(tensor._spec.sizes) != 2 or wrap or isinstance(fill_value, torch.Tensor):
@@ -125,7 +125,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """``F.max_pool1d``: on a CPU without gradients one op, whose kernel lays its result out in its own way.
+    """Compute ``F.max_pool1d``. On a CPU without gradients it is one op, whose kernel has a memory layout of its own.
 
     Source: aten/src/ATen/native/MaxPooling.cpp.
     """
@@ -147,14 +147,14 @@ def linear(
     weight: torch.Tensor,
     bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """``F.linear``, for a weight of two dimensions and an input of two or more.
+    """Compute ``F.linear``, for a weight of two dimensions and an input of two or more.
 
     Source: aten/src/ATen/native/Linear.cpp.
     """
     if input.dim() < 2 or weight.dim() != 2:
         return products.linear(input, weight, bias)  # type: ignore[no-any-return]
     casts = bias is not None and _is_cast(input.device.type)
-    if bias is not None and casts:  # a layer as a whole; a sum is none of autocast's operators
+    if bias is not None and casts:  # casts the whole layer; autocast would not cast a plain sum
         input, weight, bias = _cast(input), _cast(weight), _cast(bias)  # noqa: A001
     spec = _spec(input)
     if bias is not None and len(spec.sizes) == 2:
@@ -168,24 +168,24 @@ def linear(
 
 
 def _is_cast(kind: str) -> bool:
-    """Whether autocast is on for a kind of device, if there is one for it."""
+    """Return whether autocast is available and on for a type of device."""
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def _cast(tensor: torch.Tensor) -> torch.Tensor:
-    """An operand as autocast casts it, which is on for its device."""
+    """Cast an operand as autocast does, which is on for the operand's device."""
     eligible = tensor.is_floating_point() and tensor.dtype is not torch.float64
     return tensor.to(torch.get_autocast_dtype(tensor.device.type)) if eligible else tensor
 
 
 def _flat_rows(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """All leading dimensions as one."""
+    """Merge all leading dimensions into one."""
     shape = [outward(product(spec.sizes[:-1])), outward(spec.sizes[-1])]
     return reshape(tensor, shape) if type(tensor) is SymbolicTensor else tensor.reshape(shape)
 
 
 def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's own name
-    """``torch.matmul``, for operands of two dimensions or more, of which the first is not the smaller.
+    """Compute ``torch.matmul``, for operands of at least two dimensions, the first of no fewer than the second.
 
     Source: aten/src/ATen/native/LinearAlgebra.cpp (folding of leading dimensions into ``mm`` included).
     """
@@ -205,7 +205,7 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A
 
 
 def _rows_collapse(spec: TensorSpec) -> bool:
-    """Whether the leading dimensions lie so in memory that they can be one."""
+    """Return whether the strides allow the leading dimensions to be merged into one."""
     if spec.canonical():
         return True
     sizes, strides = spec.sizes, spec.strides
@@ -213,7 +213,7 @@ def _rows_collapse(spec: TensorSpec) -> bool:
 
 
 def _batched(tensor: torch.Tensor, spec: TensorSpec, batch: tuple[Any, ...]) -> torch.Tensor:
-    """An operand of ``bmm``: its batch dimensions broadcast and flattened."""
+    """Return an operand of ``bmm``: its batch dimensions broadcast and flattened."""
     number = len(spec.sizes) - 2
     if number != len(batch) or not all(same(x, y) for x, y in zip(spec.sizes, batch, strict=False)):
         tensor = tensor.expand([outward(size) for size in (*batch, *spec.sizes[-2:])])

@@ -1,7 +1,8 @@
-"""CTC loss of lengths on another device than the probabilities: C++ reads them there, which a graph does where it runs.
+"""CTC loss with lengths on another device than the probabilities.
 
-Taken apart for a mode, the loss divides by the lengths where they lie; one kernel computes on one device.  Targets it
-moves itself, as in eager.  Source: aten/src/ATen/native/LossCTC.cpp.
+C++ reads the lengths on their own device. The decomposition that a mode sees would divide by the lengths there, and one
+kernel computes on one device. So the lengths are moved to the device of the probabilities. The loss moves the targets
+itself, as in eager. Source: aten/src/ATen/native/LossCTC.cpp.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
 def _on_one_device(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """The function of torch; lengths that are tensors are where the probabilities are."""
+    """Return torch's function, called with length tensors moved to the device of the probabilities."""
 
     def ctc_loss(
         log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **named: Any
@@ -29,4 +30,4 @@ def _on_one_device(function: Callable[..., torch.Tensor]) -> Callable[..., torch
 
 
 HANDLERS: dict[Any, Any] = {each: _on_one_device(each) for each in (torch.ctc_loss, torch.nn.functional.ctc_loss)}
-"""What a function mode sees of CTC loss, and what to do instead."""
+"""The replacements for torch's CTC loss functions, by function; ``FunctionMode`` calls these."""

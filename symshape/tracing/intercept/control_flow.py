@@ -1,7 +1,7 @@
-"""The operators that take functions, as torch's own code loads them while it is recorded: ``torch.cond`` and its kin.
+"""Operators that take functions, such as ``torch.cond``, as torch's own code finds them during a trace.
 
-What a program calls (``torch.cond``, ``while_loop``, ``scan``) checks its arguments and would then compile a call of
-the operator; a trace makes a node of it instead.  (Private names, checked on 2.11 and 2.13.)
+The functions that a program calls (``torch.cond``, ``while_loop``, ``scan``) check their arguments and would then
+compile a call of the operator. A trace makes a node of the operator instead. (Private names, checked on 2.11 and 2.13.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CALLERS = "torch/_higher_order_ops/"
 
 
 def _flows() -> Any:
-    """Who makes nodes for the trace of this thread."""
+    """Return the object that makes control-flow nodes for this thread's trace."""
     tracers = [mode.tracer for mode in _get_current_dispatch_mode_stack() if hasattr(mode, "tracer")]
     if not tracers:
         raise UnsupportedError("an operator that takes functions is called where nobody traces")
@@ -30,7 +30,10 @@ def _flows() -> Any:
 
 
 def _exchanged(operator: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator as torch's own code calls it, or a graph that torch made: with arguments for all that is needed."""
+    """Return a replacement for an operator.
+
+    Calls from torch's own code, or with a graph that torch made, go to ``ours``; other calls go to the operator.
+    """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1).f_code.co_filename.replace("\\", "/")
@@ -47,7 +50,7 @@ def _cond(condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
 
 
 def _torch_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-    """What a program calls, which takes a bool that only the run tells for one that it knows."""
+    """Compute ``torch.cond``; a symbolic condition goes to the operator, where torch would take it for a known one."""
     if type(pred) is torch.SymBool and isinstance(operands, (tuple, list)):
         return _cond(pred, true_fn, false_fn, tuple(operands))
     return torch.cond(pred, true_fn, false_fn, operands)
@@ -62,7 +65,7 @@ def _while_loop(goes_on: Any, body: Any, carried: Any, more: Any = (), **unknown
 
 
 def _with(function: Any, more: Any) -> Any:
-    """A function that is given more than is carried."""
+    """Return a function that also gets the additional inputs ``more``, which are not carried."""
     return functools.partial(_called, function, tuple(more)) if more else function
 
 
@@ -75,9 +78,9 @@ def _scan(combine: Any, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
 
 
 def _associative_scan(combine: Any, xs: Any, additional_inputs: Any = ()) -> Any:
-    """What is asked for on devices (``combine_mode="pointwise"``): eager runs the same recursion as elsewhere.
+    """Compute the associative scan that a program requests on devices (``combine_mode="pointwise"``), as eager does.
 
-    Its gradients there are other ones (on 2.13 they are not those of the values where a function mixes its operands).
+    Its gradients differ on devices: on 2.13 they are not those of the values where a function mixes its operands.
     """
     found = by_levels(combine, xs, additional_inputs=additional_inputs)
     if any(each.requires_grad for each in found):
@@ -94,7 +97,7 @@ _OURS: dict[str, Callable[..., Any]] = {
 
 
 def _run(function: Callable[..., Any], *args: Any) -> Any:
-    """In place of what compiles a function that holds such an operator, by Dynamo, and runs it: it is traced here."""
+    """Run ``function`` here, in the trace, in place of torch's helper that compiles it with Dynamo and runs it."""
     return function(*args)
 
 
@@ -102,14 +105,14 @@ def _table() -> dict[int, Any]:
     found: dict[int, Any] = {}
     for name, ours in _OURS.items():
         operator = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.{name}"), f"{name}_op", None)
-        if operator is not None:  # a torch may lack it
+        if operator is not None:  # this version of torch may lack it
             found[id(operator)] = _exchanged(operator, ours)
     compiling = getattr(sys.modules.get(f"{torch.__name__}._higher_order_ops.utils"), "_maybe_compile_and_run_fn", None)
-    if compiling is not None:  # (2.11 to 2.13)
+    if compiling is not None:  # 2.11 to 2.13
         found[id(compiling)] = _run
     found[id(torch.cond)] = _torch_cond
     return found
 
 
 CONTROL_FLOW: dict[int, Any] = _table()
-"""By ``id``, what these operators are in traced code."""
+"""The replacements for these operators in traced code, by ``id``."""

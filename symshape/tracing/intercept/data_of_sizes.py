@@ -1,7 +1,7 @@
-"""Tensors made of numbers, some of them sizes or floats that vary: ``torch.tensor([x.size(0), 2])``.
+"""Tensors made of numbers, some of which are symbolic sizes or floats: ``torch.tensor([x.size(0), 2])``.
 
-Of a symbolic integer C++ keeps 32 bits (torch 2.11 to 2.13), and of a float that only data tell nothing, so each number
-becomes a tensor of its own.
+C++ keeps 32 bits of a symbolic integer (torch 2.11 to 2.13), and nothing of a float that depends on data. So each
+number becomes a tensor of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
 def plain_maker(function: Any) -> Callable[..., Any]:
-    """A maker of tensors from numbers that gets plain ones: a guard fixes each size."""
+    """Return a maker of tensors that gets plain numbers: a guard fixes each size."""
 
     def plain(data: Any) -> Any:
         if type(data) is torch.SymInt or of_numpy(data):
@@ -35,7 +35,7 @@ def plain_maker(function: Any) -> Callable[..., Any]:
 
 
 def maker(function: Any) -> Callable[..., Any]:
-    """A maker of tensors (``torch.tensor`` and its like) that keeps numbers symbolic."""
+    """Return a replacement for ``torch.tensor`` or a similar function that keeps numbers symbolic."""
     otherwise = plain_maker(function)
 
     def make(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ def maker(function: Any) -> Callable[..., Any]:
         )
         if not fine or shape is None:
             return otherwise(*args, **kwargs)
-        # From float64, so that a number that is too large is infinite, as it is in eager.
+        # From float64, so that a number that is too large becomes infinite, as in eager.
         first = torch.float64 if floats else dtype
         made = [aten.scalar_tensor.default(item, dtype=first).to(dtype) for item in items]
         return made[0] if shape == [] else torch.stack(made).view(shape)
@@ -65,7 +65,7 @@ def maker(function: Any) -> Callable[..., Any]:
 
 
 def _numbers(data: Any) -> Iterator[Any]:
-    """The numbers in nested lists."""
+    """Yield the numbers in nested lists."""
     if isinstance(data, (list, tuple)):
         for each in data:
             yield from _numbers(each)
@@ -74,7 +74,7 @@ def _numbers(data: Any) -> Iterator[Any]:
 
 
 def _shape(data: Any) -> list[int] | None:
-    """The shape of nested lists; None where they are of several lengths."""
+    """Return the shape of nested lists; None if lists at one depth have different lengths."""
     if not isinstance(data, (list, tuple)):
         return []
     shapes = [_shape(each) for each in data]

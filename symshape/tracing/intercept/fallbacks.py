@@ -1,4 +1,4 @@
-"""Ops without a rule of our own: composites are taken apart; others are inferred by what torch registered for them.
+"""Ops without a rule of our own: composites are decomposed, others inferred by what torch registered for them.
 
 In order: a custom op's ``register_fake``; a Python meta function; a decomposition; a library's kernel for ``Meta``.
 Each runs on symbolic tensors with recording off, so the graph keeps the op itself and computes what eager computes.
@@ -24,34 +24,38 @@ from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _TORCHS = ("aten", "prims", "quantized", "mkldnn", "c10d", "symm_mem")
-"""Operators of these are written for torch's own fake tensors where they have nothing but such a kernel."""
+"""Namespaces of torch's own ops.
+
+A bare ``Meta`` kernel in one of them is written for torch's own fake tensors and is not used.
+"""
 
 
 class Inferrer(Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that inference of an op needs."""
 
     env: ShapeEnv
 
     def inferring(self) -> AbstractContextManager[None]:
-        """Ops inside are inferred but not written down."""
+        """Infer the ops that run inside, without recording them in the graph."""
 
 
 _DEVICES = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA}
 
 
 def taken_apart_on(op: OpOverload) -> frozenset[str]:
-    """On which kinds of devices C++ defines the op by others, and takes it apart where autograd may have to see these.
+    """Return the device types on which C++ decomposes the op where autograd may have to see the parts.
 
-    In inference mode, where it need not, a mode gets the op whole.  It stays whole where the device has a kernel of it.
+    In inference mode autograd need not see them, and a mode gets the op whole. An op stays whole on a device that has a
+    kernel for it.
     """
-    known = op.namespace == "aten" and dispatch.has_kernel(op.name())  # some are Python's alone
+    known = op.namespace == "aten" and dispatch.has_kernel(op.name())  # some ops exist in Python alone
     if not known or not _has_kernel(op, DispatchKey.CompositeImplicitAutograd):
         return frozenset()
     return frozenset(kind for kind, key in _DEVICES.items() if not _has_kernel(op, key))
 
 
 def is_taken_apart(kinds: frozenset[str], args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
-    """Whether that is so of an op, of which these are the kinds of devices, on these arguments."""
+    """Return whether the op is decomposed for these arguments: ``kinds`` are the device types that decompose it."""
     if len(kinds) == len(_DEVICES):
         return True
     leaves = pytree.tree_leaves((args, kwargs))
@@ -59,10 +63,10 @@ def is_taken_apart(kinds: frozenset[str], args: Sequence[Any], kwargs: dict[str,
 
 
 def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Runs an op of which that is so as C++ does (torch's definitions in Python draw other random numbers).
+    """Decompose an op as C++ does, by its composite kernel (torch's definitions in Python draw other random numbers).
 
-    Inside, views of what requires gradients do so, too, as in eager; what the op returns is told so by C++, if it is
-    one of those that make views.
+    Inside, views of tensors that require gradients require gradients, too, as in eager. C++ records the same for the
+    op's own results if the op makes views.
     """
     product = in_python(op)
     if product is not None:
@@ -76,12 +80,12 @@ def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
 
 
 def is_composite(op: OpOverload) -> bool:
-    """Whether the op is defined by other ops only (CompositeImplicit, and no fake or meta of its own)."""
+    """Return whether the op is defined by other ops only (CompositeImplicit, and no fake or meta of its own)."""
     return bool(op._can_decompose()) and DispatchKey.Meta not in op.py_kernels
 
 
 def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Runs a composite op as the ops that define it."""
+    """Run a composite op as the ops that define it."""
     events.emit(events.Fallback(str(op), "composite"))
     result = op.decompose(*args, **kwargs)
     if result is NotImplemented:
@@ -90,13 +94,13 @@ def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 
 
 def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], unknowns: Any) -> Any:
-    """The op's outputs as symbolic tensors, by its registered fake implementation, meta function or decomposition.
+    """Return the op's outputs as symbolic tensors, by its registered fake, meta function or decomposition.
 
     Raises:
-        UnsupportedError: nothing is registered, or what is registered does not run on symbolic sizes.
+        UnsupportedError: no such function is registered, or it does not run on symbolic sizes.
     """
     where = tracer.env.origin()
-    if op._schema.name.startswith("aten::quantize_per"):  # what torch registers for it makes a plain tensor
+    if op._schema.name.startswith("aten::quantize_per"):  # torch's registered function makes a plain tensor
         raise UnsupportedError(f"{op} (at {where}) makes a quantized tensor, which cannot be traced")
     if op.namespace == "c10d":
         raise UnsupportedError(
@@ -137,7 +141,7 @@ def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., A
     if kernel is not None:
         return "meta function", kernel
     import torch._decomp as decompositions
-    import torch._meta_registrations as metas  # fills in Meta kernels
+    import torch._meta_registrations as metas  # this import registers Meta kernels
 
     del metas
     kernel = op.py_kernels.get(DispatchKey.Meta)
@@ -149,7 +153,7 @@ def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., A
             return "decomposition", decomposition
     key = DispatchKey.CompositeExplicitAutograd
     kernel = op.py_kernels.get(key)
-    if kernel is None and op._schema.name.startswith("aten::_foreach_"):  # in C++: one op a tensor
+    if kernel is None and op._schema.name.startswith("aten::_foreach_"):  # in C++: one op per tensor
         kernel = functools.partial(op._op_dk, key) if _has_kernel(op, key) else None
         if op._schema.arguments[-1].name == "scalars" and op._overloadname == "Tensor":
             kernel = functools.partial(_with_a_number, op)
@@ -163,7 +167,7 @@ def _has_kernel(op: OpOverload, key: DispatchKey) -> bool:
 
 
 def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    """What a library registered for the key ``Meta``, whose results may be on that device for those of others."""
+    """Run a library's ``Meta`` kernel; results on the meta device get the device of the arguments."""
     result = op._op_dk(DispatchKey.Meta, *args, **kwargs)
     devices = {each.device for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)}
     for leaf in pytree.tree_leaves(result):
@@ -175,7 +179,7 @@ def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 
 def _with_a_number(op: OpOverload, *args: Any) -> Any:
-    """``_foreach_addcdiv(..., scalars=tensor)`` as with a number: its kernel reads the tensor, but shapes do not."""
+    """Infer ``_foreach_addcdiv(..., scalars=tensor)`` as with a number: no shape depends on the tensor's values."""
     *lists, scalars = args
     with_number = getattr(torch.ops.aten, op._schema.name.removeprefix("aten::")).Scalar
     number = 1.0 if scalars.dtype.is_floating_point else 1
@@ -183,7 +187,7 @@ def _with_a_number(op: OpOverload, *args: Any) -> Any:
 
 
 def _lacks_fake(op: OpOverload) -> bool:
-    """Return whether an op of ``torch.library.custom_op`` has results, and nobody has said which sizes they have."""
+    """Return whether an op of ``torch.library.custom_op`` has results but no registered fake."""
     definition = torch._library.custom_ops.OPDEFS.get(op.name())
     return definition is not None and definition._abstract_fn is None and bool(op._schema.returns)
 
@@ -199,13 +203,13 @@ def _registered_fake(op: OpOverload) -> Callable[..., Any] | None:
 
 
 class _FakeContext:
-    """What ``torch.library.get_ctx()`` answers inside a fake implementation."""
+    """The context object that ``torch.library.get_ctx()`` returns inside a fake implementation."""
 
     def __init__(self, unknowns: Any) -> None:
         self._unknowns = unknowns
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:  # noqa: A002
-        """A size that depends on the data."""
+        """Return a new size that depends on the data."""
         return self._unknowns.new_size(min, max).symint  # type: ignore[no-any-return]
 
     create_unbacked_symint = new_dynamic_size

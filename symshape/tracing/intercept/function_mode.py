@@ -1,4 +1,4 @@
-"""Torch functions that are answered before C++: questions about shapes, and the composites of ``composites.py``."""
+"""The torch function mode of a trace: questions about shapes, and composites, are answered before C++ sees them."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
 
 
 def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
-    """Strides as a program reads them.
+    """Return the strides that a program reads.
 
-    Those of a dimension of size 1, and all of those of an empty tensor, are an accident of how a tensor was made, which
-    rules do not follow: the program then depends on that size, and reads the stride when it runs.
+    The stride of a dimension of size 1, and every stride of an empty tensor, depends on how the tensor was made. Rules
+    do not track these strides: the program then gets a guard on the size, and the graph reads the stride when it runs.
     """
     spec = tensor._spec
     tensor._tracer.looked_at.add(tensor._value)
@@ -78,9 +78,10 @@ def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
 
 
 def _is_contiguous(tensor: SymbolicTensor, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
-    """Return ``tensor.is_contiguous()``.
+    """Compute ``tensor.is_contiguous()``.
 
-    Raises: UnsupportedError for channels last of an empty tensor whose strides are an accident (see ``_stride``).
+    Raises:
+        UnsupportedError: channels last is asked of an empty tensor, whose strides are not tracked (see ``_stride``).
     """
     tensor._tracer.looked_at.add(tensor._value)
     images = memory_format is not torch.contiguous_format and len(tensor._spec.sizes) in (4, 5)
@@ -97,7 +98,7 @@ def _is_empty(tensor: SymbolicTensor) -> bool:
 
 
 def _storage_offset(tensor: SymbolicTensor) -> Any:
-    """Where a tensor begins, as a program reads it: where an empty one does depends on strides as ``_stride`` says."""
+    """Return a tensor's storage offset; that of an empty tensor depends on untracked strides (see ``_stride``)."""
     tensor._tracer.looked_at.add(tensor._value)
     if tensor._value not in tensor._tracer.laid_out and tensor._spec.storage_offset != 0 and _is_empty(tensor):
         return outward(tensor._tracer.read_integer(aten.storage_offset.default, tensor))
@@ -105,12 +106,12 @@ def _storage_offset(tensor: SymbolicTensor) -> Any:
 
 
 def _getter(attribute: Any) -> Any:
-    """What torch hands to a function mode when an attribute of a tensor is read."""
+    """Return the function that torch hands to a function mode when this attribute of a tensor is read."""
     return attribute.__get__
 
 
 def _data(tensor: SymbolicTensor) -> Any:
-    """``tensor.data``: a detached view, whose writes autograd is not told of when the graph runs either."""
+    """Return ``tensor.data``: a detached view, whose writes autograd does not see when the graph runs either."""
     steps = tensor._tracer.steps
     number = len(steps)
     made = _plain_data(tensor)
@@ -120,7 +121,7 @@ def _data(tensor: SymbolicTensor) -> Any:
 
 
 def _truth(tensor: SymbolicTensor) -> bool:
-    """The truth of a tensor of one element: of an integer C++ would ask for the value."""
+    """Return the truth of a tensor of one element. C++ would ask for the value of an integer."""
     if tensor._spec.dtype.is_floating_point or tensor._spec.dtype.is_complex or tensor.numel() != 1:
         return torch.Tensor.__bool__(tensor)
     found: Any = tensor.item()
@@ -159,17 +160,17 @@ _handlers: dict[Any, Callable[..., Any]] = {
 
 
 def _is_indexed(function: Any, args: Any) -> bool:
-    """Whether real tensors are indexed with what the trace made."""
+    """Return whether the call indexes a tensor with symbolic numbers, traced tensors or slices."""
     indexing = function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__
     return indexing and isinstance(args[0], torch.Tensor) and is_symbolic(args[1])
 
 
 def _tolist(tensor: torch.Tensor) -> Any:
-    return aten.alias.default(tensor).tolist()  # the mode makes it symbolic: its numbers are read when the graph runs
+    return aten.alias.default(tensor).tolist()  # the mode makes it symbolic: the graph reads its numbers when it runs
 
 
 def _truth_outside(tensor: torch.Tensor) -> bool:
-    """The truth of a tensor around the program, as :func:`_truth` finds it."""
+    """Return the truth of a real tensor around the program, as :func:`_truth` finds it."""
     whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype is torch.bool)
     found = aten.alias.default(tensor) if whole and tensor.numel() == 1 else tensor
     return _truth(found) if type(found) is SymbolicTensor else torch.Tensor.__bool__(found)
@@ -202,7 +203,7 @@ _handlers.update(values_alone.HANDLERS)
 
 
 def _is_inference(tensor: SymbolicTensor) -> Any:
-    """Whether it was made in inference mode: a view of an argument is what that is."""
+    """Return whether the tensor was made in inference mode; a view of an argument is as the argument is."""
     tracer, storage = tensor._tracer, tensor._value.storage
     for value in tracer.originals:
         if value.storage is storage:
@@ -216,7 +217,7 @@ def _lazily(tensor: SymbolicTensor) -> tuple[bool, bool]:
 
 
 def _resolve(which: int) -> Callable[..., Any]:
-    """``resolve_conj`` and ``resolve_neg``: a copy where there is something to do, else the very same tensor."""
+    """Return the handler of ``resolve_conj`` or ``resolve_neg``: a copy if the lazy bit is set, else the tensor."""
     return lambda tensor: tensor.clone() if _lazily(tensor)[which] else tensor
 
 
@@ -257,11 +258,11 @@ _readers: dict[Any, Callable[..., Any]] = {
     **autograd.OF_ANY_TENSOR,
     **transformed_composites.HANDLERS,
 }
-"""What reads or changes real tensors (parameters, buffers, constants around the function) past every dispatcher."""
+"""The replacements for functions on real tensors (parameters, buffers, constants) that a dispatch mode cannot see."""
 
 
 def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
-    """``torch.sym_ite``, which knows only torch's own nodes."""
+    """Compute ``torch.sym_ite``, which itself knows only torch's own nodes."""
     if type(condition) is bool:
         return then if condition else otherwise
     node = condition.node if isinstance(condition, torch.SymBool) else None
@@ -294,12 +295,12 @@ _pad_sequence: Any = operators.nn.pad_sequence
 
 
 class FunctionMode(TorchFunctionMode):
-    """Hands the functions above to Python and everything else to torch.
+    """The torch function mode of a trace: answers the functions above in Python and passes everything else to torch.
 
     Args:
-        trace: what is traced.
-        gradients: of real tensors.
-        chooses: told where fused attention chooses a kernel, on tensors of which device.
+        trace: the trace.
+        gradients: the gradients of real tensors.
+        chooses: called with the device where fused attention chooses a kernel.
     """
 
     def __init__(
@@ -320,7 +321,7 @@ class FunctionMode(TorchFunctionMode):
             self._chooses(args[0].device)
         if func in CAST_INSIDE:
             check_cast_inside(func)
-        if kwargs and "out" in kwargs:  # no handler writes into one
+        if kwargs and "out" in kwargs:  # no handler writes into an `out` tensor
             if kwargs["out"] is not None:
                 return PRODUCTS.get(func, func)(*args, **kwargs)
             kwargs = {name: each for name, each in kwargs.items() if name != "out"}
@@ -375,7 +376,10 @@ _torch_has_torch_function = torch.overrides.has_torch_function
 
 
 def _has_torch_function(args: Iterable[Any]) -> bool:
-    """Whether torch functions are overridden, stand-ins and our mode aside: fused attention is for plain tensors."""
+    """Return whether torch functions are overridden other than by our stand-ins and mode.
+
+    Fused attention is for plain tensors.
+    """
     stack = dispatch.function_modes()
     args = tuple(args)
     numbers = any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in args)  # torch.sym_ite
@@ -388,11 +392,14 @@ def _has_torch_function(args: Iterable[Any]) -> bool:
 
 
 def _with_plain_flags(function: Callable[..., Any], chooses: Callable[[torch.device], object]) -> Callable[..., Any]:
-    """``function`` with symbolic flags decided first (``is_causal=n > 1``): C++ refuses them before it asks a mode."""
+    """Return ``function`` with symbolic flags (``is_causal=n > 1``) decided first.
+
+    C++ refuses them before it asks a mode.
+    """
 
     def plain(arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):
-            chooses(arg.device)  # also inside of functions whose calls no mode is told of
+            chooses(arg.device)  # also inside functions whose calls no mode sees
         return bool(arg) if type(arg) is torch.SymBool else arg
 
     return lambda *args, **kwargs: function(*map(plain, args), **{name: plain(arg) for name, arg in kwargs.items()})

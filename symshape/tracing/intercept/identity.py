@@ -1,6 +1,6 @@
-"""Which object a stand-in is, and of which class: for whoever sees ``is``, ``__class__`` and ``match`` in running code.
+"""Object identity and class of stand-ins: the functions for ``is``, ``__class__`` and ``match`` in traced code.
 
-Python answers these without asking the objects, so whoever runs the traced code has to call these functions instead.
+Python answers these without asking the objects, so the interpreter of traced code has to call these functions instead.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 _NUMBERS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _STAND_INS = frozenset((SymbolicTensor, *_NUMBERS))
-_type = type  # in traced code the name means ours
+_type = type  # in traced code the name `type` means ours
 _ONE_OBJECT = range(-5, 257)  # integers of which Python keeps one object each
 
 
 class Identity:
-    """``is`` in one traced program.
+    """The answers to ``is`` in one traced program.
 
     Args:
-        trace: notes what was asked of arguments.
-        leaves: the call's own leaves, constants as they are.
+        trace: records the questions about arguments.
+        leaves: the call's own leaves, constants unchanged.
     """
 
     def __init__(self, trace: Trace, leaves: Sequence[Any]) -> None:
         self._trace = trace
         self._positions: dict[int, int] = {}
-        for position, leaf in enumerate(leaves):  # constants that are known by their parts, not by identity
+        for position, leaf in enumerate(leaves):  # constants that are guarded by their parts, not by identity
             kind = _type(leaf)
             if kind not in PLAIN and not isinstance(leaf, torch.Tensor) and constant_parts(leaf) is not None:
                 self._positions.setdefault(id(leaf), position)
-        self._kept = tuple(leaves)  # so that ids stay theirs
+        self._kept = tuple(leaves)  # so that the ids stay valid
 
     def is_same(self, a: Any, b: Any) -> bool:
-        """``a is b``, as the plain function finds it; what depends on the call becomes a part of its key.
+        """Return ``a is b`` as eager finds it; an answer that depends on the call becomes a part of its key.
 
         Raises:
             UnsupportedError: Python says nothing about it (whether two equal large integers are one object).
@@ -63,9 +63,9 @@ class Identity:
     def _same_tensor(self, a: Any, b: Any) -> bool:
         stand_in, other = (a, b) if _type(a) is SymbolicTensor else (b, a)
         if _type(other) is SymbolicTensor or not isinstance(other, torch.Tensor):
-            return False  # a tensor that is given twice has one stand-in
+            return False  # a tensor that is passed twice has one stand-in
         if stand_in._value not in self._trace.originals:
-            return False  # made by the program: nothing outside can be it
+            return False  # made by the program: no object outside can be it
         return bool(self._trace.ask(stand_in, "is", ObjectIdentity(other)))
 
     @staticmethod
@@ -88,7 +88,7 @@ class Identity:
 
 
 def class_of(value: Any) -> Any:
-    """``value.__class__``: of a symbolic number, the class of the number that it stands for.
+    """Return ``value.__class__``; for a symbolic number, the class of the number that it stands for.
 
     >>> class_of(3) is int
     True
@@ -97,7 +97,7 @@ def class_of(value: Any) -> Any:
 
 
 def subject_of(value: Any) -> Any:
-    """What a class pattern of ``match`` looks at: of a symbolic number, the number, which a guard fixes.
+    """Return the subject that a class pattern of ``match`` tests: for a symbolic number, the number, fixed by a guard.
 
     >>> subject_of("a")
     'a'

@@ -1,7 +1,7 @@
-"""``tensor[index]`` with symbolic integers among the indices: C++ turns them into plain numbers, which fixes the size.
+"""Indexing, ``tensor[index]``, with symbolic integers: C++ would turn them into plain numbers, which fixes the size.
 
-``x[:, n - 1]`` is ``x.select(1, n - 1)``, and select keeps ``n`` a symbol.  So it does with a number that only data
-tell: C++ reads it from an index that is a tensor without dimensions, as ``x[scores.argmax()]`` has.
+``x[:, n - 1]`` is ``x.select(1, n - 1)``, and select keeps ``n`` symbolic. The same works for a number that depends on
+data, read from an index tensor without dimensions, as in ``x[scores.argmax()]``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _BASIC = (int, torch.SymInt, slice, EllipsisType, type(None))
 _POSITIONS = (torch.int64, torch.int32, torch.int16, torch.int8)
 _TENSORS = (torch.Tensor, torch.nn.Parameter, SymbolicTensor)
 _ASKS_WHAT_FITS = torch.torch_version.TorchVersion(torch.__version__) < "2.13"
-"""Whether C++ asks if what is written has the sizes of its place, where only data tell that."""
+"""True if C++ tests that an indexed write's value fits its destination, although these sizes depend on data."""
 
 
 def getitem(tensor: torch.Tensor, index: Any) -> Any:
-    """``tensor[index]``; only indices with a symbolic integer among them are taken apart here."""
+    """Compute ``tensor[index]``; an index with a symbolic integer is applied item by item here."""
     index = _with_numbers(index)
     if type(index) is torch.SymInt:
         return tensor.select(0, index)
@@ -38,7 +38,7 @@ def getitem(tensor: torch.Tensor, index: Any) -> Any:
 
 
 def setitem(tensor: torch.Tensor, index: Any, value: Any) -> None:
-    """``tensor[index] = value``: where ``getitem`` takes the index apart, the value goes into the view."""
+    """Compute ``tensor[index] = value``; the value goes into a view where ``getitem`` applies the index itself."""
     index = _with_numbers(index)
     parts = index if type(index) is tuple else (index,)
     if _ASKS_WHAT_FITS and type(tensor) is type(value) is SymbolicTensor and _basic(parts, tensor.dim()):
@@ -52,7 +52,7 @@ def setitem(tensor: torch.Tensor, index: Any, value: Any) -> None:
 
 
 def _write(place: Any, value: SymbolicTensor) -> None:
-    """A value into a view, as C++ of 2.13 does: it is broadcast where its sizes are not known to be those of the view.
+    """Write a value into a view as C++ of 2.13 does: broadcast it unless its sizes are known to be those of the view.
 
     Source: aten/src/ATen/TensorIndexing.h (``copy_to``).
     """
@@ -69,18 +69,18 @@ def _write(place: Any, value: SymbolicTensor) -> None:
 
 
 def _may_be_more(size: Any) -> bool:
-    """Whether a size is not known to be 1."""
+    """Return whether a size is not known to be 1."""
     return bool((type(size) is IntNode and not size.has_hint()) or size != 1)
 
 
 def is_symbolic(index: Any) -> bool:
-    """Whether there are symbolic integers in an index, or tensors of a trace."""
+    """Return whether an index holds symbolic integers, slices or traced tensors."""
     parts = index if type(index) is tuple else (index,)
     return any(type(item) in (SymbolicTensor, torch.SymInt, slice) for item in parts)
 
 
 def _with_numbers(index: Any) -> Any:
-    """An index with numbers where C++ reads them from tensors: bounds of slices, and integers without dimensions."""
+    """Return the index with numbers in place of tensors that C++ would read: slice bounds, 0-dim integers."""
     if type(index) is tuple:
         return tuple(map(_with_numbers, index))
     if type(index) in _TENSORS:
@@ -91,7 +91,7 @@ def _with_numbers(index: Any) -> Any:
 
 
 def _basic(index: tuple[Any, ...], dims: int) -> bool:
-    """Whether an index has integers, slices, None and one ``...`` at most, and no more of them than dimensions."""
+    """Return whether an index is basic: integers, slices, None, one ``...`` at most, no more items than dimensions."""
     if any(isinstance(item, bool) or not isinstance(item, _BASIC) for item in index):
         return False
     return _taken(index) <= dims and sum(item is Ellipsis for item in index) <= 1
@@ -102,9 +102,9 @@ def _taken(index: tuple[Any, ...]) -> int:
 
 
 def _picked(tensor: torch.Tensor, index: tuple[Any, ...]) -> tuple[torch.Tensor, Any]:
-    """Indices with tensors among them: picked at the integers, as C++ does first, and what is left of the index.
+    """Select at the integers first, as C++ does for an index that also holds tensors; return the rest of the index.
 
-    What is not known here is left to C++, with plain integers: a guard fixes each.
+    An index that this function does not understand goes to C++ with plain integers: a guard fixes each.
     """
     taken = [_dims_of(item) for item in index]
     rest = tensor.dim() - sum(each for each in taken if each is not None)
@@ -122,7 +122,7 @@ def _picked(tensor: torch.Tensor, index: tuple[Any, ...]) -> tuple[torch.Tensor,
 
 
 def _dims_of(item: Any) -> int | None:
-    """How many dimensions of a tensor an index is for; None: not known here."""
+    """Return how many dimensions of a tensor an index item consumes; None if that is not known here."""
     if item is None or item is Ellipsis or type(item) is bool:
         return 0
     if type(item) in (int, torch.SymInt, slice):

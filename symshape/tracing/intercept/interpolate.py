@@ -1,6 +1,6 @@
-"""``F.interpolate`` on symbolic sizes: C++'s own way from scale factors and sizes to an op takes plain integers only.
+"""``F.interpolate`` on symbolic sizes: C++ computes an op's sizes from scale factors with plain integers only.
 
-The op that comes out is the one that eager runs.
+The resulting op is the one that eager runs.
 Source: torch/nn/functional.py (interpolate), ATen/native/UpSample.cpp (compute_output_size).
 """
 
@@ -44,13 +44,13 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> torch.Tensor:
-    """``F.interpolate``; calls that it would refuse, and modes that need no help, go to it."""
+    """Compute ``F.interpolate``; calls that torch refuses, and modes that need no help, go to torch."""
     sizes: Sequence[Any] = input._spec.sizes if type(input) is SymbolicTensor else input.shape
     dims = len(sizes) - 2
     op = _OPS.get((mode, dims + 2, antialias))
     given = scale_factor if size is None else size
     each = list(given) if isinstance(given, (list, tuple)) else [given] * max(dims, 0)
-    if scale_factor is None and any(type(s) is SymbolicTensor for s in each):  # C++ reads their numbers
+    if scale_factor is None and any(type(s) is SymbolicTensor for s in each):  # C++ reads numbers from tensors
         each = size = [s.item() if type(s) is SymbolicTensor else s for s in each]
     fine = (
         op is not None
@@ -75,9 +75,9 @@ def interpolate(
 
 
 def of_outside(input: torch.Tensor, size: Any = None, scale_factor: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
-    """``F.interpolate`` of a parameter, a buffer or a constant, whose new size may be symbolic.
+    """Compute ``F.interpolate`` of a parameter, a buffer or a constant, whose new size may be symbolic.
 
-    A tensor inside of a transform of ``torch.func`` may have symbolic sizes itself.
+    A tensor inside a transform of ``torch.func`` may have symbolic sizes itself.
     """
     if functorch.is_wrapped(input):
         return interpolate(input, size, scale_factor, *args, **kwargs)
@@ -89,5 +89,5 @@ def of_outside(input: torch.Tensor, size: Any = None, scale_factor: Any = None, 
 
 
 def _scaled(size: Any, factor: float) -> Any:
-    """The size times the factor, rounded down."""
+    """Return the size times the factor, rounded down."""
     return math.floor(size * factor)

@@ -1,8 +1,8 @@
-"""Attention masks that are known from how the program made them: of nothing but true, or causal.
+"""Attention masks whose content is known from how the program made them: all true, or causal.
 
-Libraries leave such masks out in eager, where they look at what they hold, but make them where ``torch.compiler``
-traces.  On CUDA attention runs on other kernels with a mask, which take longer, and one whose last dimension is not
-dense leaves the slowest alone.  On the CPU one kernel serves with a mask and without: there the program stays as it is.
+In eager, libraries look at a mask's values and leave such masks out; where ``torch.compiler`` traces they make them. On
+CUDA, attention with a mask runs slower kernels, and a mask whose last dimension is not dense leaves only the slowest.
+On the CPU one kernel serves both cases, so the program stays unchanged there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 class KnownMasks:
-    """The masks of one trace.
+    """The attention masks of one trace.
 
     Args:
         trace: the trace, which grows.
@@ -36,7 +36,7 @@ class KnownMasks:
         self._positions = Positions(trace)
 
     def left_out(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[Sequence[Any], Any]:
-        """The arguments of ``scaled_dot_product_attention``, without a mask that is known."""
+        """Return the arguments of ``scaled_dot_product_attention`` without a mask whose content is known."""
         if len(args) > len(_NAMES):
             return args, kwargs
         named = {**dict(zip(_NAMES, args, strict=False)), **(kwargs or {})}
@@ -58,7 +58,7 @@ class KnownMasks:
         return tuple(named.pop(name) for name in _NAMES[:3]), named
 
     def _fitting(self, mask: SymbolicTensor, named: Mapping[str, Any]) -> tuple[Any, Any] | None:
-        """The lengths of queries and keys, if attention takes the mask and answers no more than without it."""
+        """Return the lengths of queries and keys if the mask fits and does not broaden the result; else None."""
         query, key = named.get("query"), named.get("key")
         if type(query) is not SymbolicTensor or type(key) is not SymbolicTensor or "value" not in named:
             return None
@@ -71,6 +71,6 @@ class KnownMasks:
         return (rows[-2], columns[-2]) if fits else None
 
     def _is_causal(self, band: Band, rows: Any, columns: Any) -> bool:
-        """Whether it is true where a key comes no later than its query, of as many keys as queries."""
+        """Return whether the band is the causal mask: a key comes no later than its query, and lengths are equal."""
         equal, steps = self._positions.equal, band.of.steps
         return steps == (*[0] * (len(steps) - 2), 1, -1) and equal(band.of.start, 0) and equal(rows, columns)

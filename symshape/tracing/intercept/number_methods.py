@@ -1,8 +1,8 @@
-"""Methods of Python's numbers that ``torch.SymInt`` and its like lack, or have otherwise: while a function is traced.
+"""Methods of Python's numbers that ``torch.SymInt`` and its relatives lack or define differently, added during a trace.
 
 ``k.bit_count()``, ``k.to_bytes(2, "big")``, ``f"{k:05d}"`` and ``pickle.dumps(k)`` need the number: a guard fixes it.
-``round(k, -1)`` is no integer's own value, as torch has it.  Symbolic numbers of other tracers keep torch's methods.
-(Checked on torch 2.11 to 2.13.)
+``round(k, -1)`` rounds to tens as Python does, where torch returns ``k``. Symbolic numbers of other tracers keep
+torch's methods. (Checked on torch 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _plain_rfloordiv: Callable[[Any, Any], Any] = torch.SymFloat.__rfloordiv__
 
 
 def is_of_data(number: Any) -> bool:
-    """Whether a symbolic float belongs to a trace of ours, and is known only when the program runs."""
+    """Return whether a symbolic float belongs to a trace of ours and is known only when the program runs."""
     return is_ours(number) and isinstance(number.node.term, FloatTerm) and bool(number.node.term.unbacked())
 
 
 def _attribute(number: Any, name: str) -> Any:
-    """An attribute that torch's class lacks: that of the number, which a guard fixes."""
-    if name == "__torch_function__":  # C++ asks each number that an op is given for this
+    """Return an attribute that torch's class lacks, from the plain number, which a guard fixes."""
+    if name == "__torch_function__":  # C++ asks each number that is passed to an op for this
         raise AttributeError("a symbolic number has no __torch_function__")
     if of_numpy(number):
         return getattr(plain(number), name)
@@ -54,7 +54,7 @@ def _attribute(number: Any, name: str) -> Any:
 
 
 def _bit_length(number: Any) -> int:
-    """How many bits a number has: fixed by a guard that asks for numbers as long, not for the number."""
+    """Return a number's bit length; the guard fixes the length, not the number."""
     if not is_ours(number) or not number.node.has_hint() or of_numpy(number):
         return int(number).bit_length()
     length = int(number.node.hint).bit_length()
@@ -82,9 +82,9 @@ def _format(number: Any, spec: str) -> str:
 
 
 def _hash(number: Any) -> int:
-    """The hash of the number, which a guard fixes, for the program: a key of a dictionary, an item of a set.
+    """Return the hash of the number, fixed by a guard, where the program hashes: a dictionary key, an item of a set.
 
-    For others only where one has fixed it: an ordered dictionary cannot be looked through without.
+    Other code gets a hash only of a number that is already fixed: an ordered dictionary cannot be searched without.
     """
     if not is_ours(number):
         return _plain_hash(number)
@@ -100,7 +100,7 @@ def _is_fixed(number: Any) -> bool:
 
 
 def _pow(number: Any, other: Any) -> Any:
-    """A power of a number that is known at run time only: that its base is not negative is seen there."""
+    """Compute a power of a number known only at run time; a base that must not be negative is checked there."""
     if is_ours(number) and (is_of_data(number) or number.node.env.data.is_argument(number.node.term)):
         exponents = (int, float, torch.SymInt, torch.SymFloat)
         env = number.node.env
@@ -112,7 +112,7 @@ def _pow(number: Any, other: Any) -> Any:
 
 
 def _floor_divided(number: Any, other: Any) -> Any:
-    """``//``, which is no floor of a rounded quotient: ``1.0 // 0.1`` is 9."""
+    """Compute float ``//``, which is not the floor of a rounded quotient: ``1.0 // 0.1`` is 9."""
     if not is_ours(number) or (number.node.ratio() is not None and type(other) in (int, torch.SymInt)):
         return _plain_floordiv(number, other)
     return float(number) // plain(other) if isinstance(other, (int, float, *PLAIN)) else NotImplemented
@@ -131,7 +131,7 @@ def _int_floor_dividing(number: Any, other: Any) -> Any:
 
 
 def _is_whole(number: Any) -> bool:
-    """Whether a float is an integer, by which quotients are rounded so that their floor is right."""
+    """Return whether a divisor is a nonzero float with an integer value, for which the quotient's floor is exact."""
     return type(number) is float and number.is_integer() and number != 0
 
 
@@ -142,7 +142,7 @@ def _floor_dividing(number: Any, other: Any) -> Any:
 
 
 def _unequal(number: Any, other: Any) -> Any:
-    """``flag != 1``, which torch's class leaves to Python: that asks whether they are equal."""
+    """Compute ``flag != 1`` as the negation of ``==``; torch's class lacks the method."""
     equal = number == other
     return torch.sym_not(equal) if type(equal) is torch.SymBool else not equal
 
@@ -172,12 +172,12 @@ def _methods(kind: type) -> dict[str, Callable[..., Any]]:
 
 
 METHODS = tuple((kind, name) for kind in PLAIN for name in _methods(kind))
-"""Where there are methods of ours while a function is traced: classes and names."""
+"""The classes and method names that ``number_methods`` replaces."""
 
 
 @contextmanager
 def number_methods() -> Iterator[None]:
-    """Inside, symbolic numbers of ours have the methods of the numbers that they stand for."""
+    """Give symbolic numbers of ours the methods of plain numbers inside the block."""
     before = [
         (kind, name, kind.__dict__.get(name, _MISSING), ours) for kind in PLAIN for name, ours in _methods(kind).items()
     ]

@@ -1,7 +1,7 @@
 """Operators between symbolic numbers and numbers of any class: enumerations, fractions, conditions as integers.
 
-torch's numbers know ``int``, ``float`` and ``bool`` alone.  Of a member of an ``IntEnum`` they have nothing to say, and
-then Python answers that the two are not equal.
+torch's numbers know ``int``, ``float`` and ``bool`` alone. Compared with a member of an ``IntEnum`` they give no
+answer, and Python then says that the two are unequal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Method = Callable[..., Any]
 _MARK = "of_numpy"
 
 PLAIN: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-"""Which kind of number each symbolic one stands for."""
+"""The Python class that each symbolic class stands for."""
 _USUAL = frozenset({int, float, bool, str, type(None), torch.Tensor, *PLAIN})
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARISONS = tuple(_MIRRORED)
@@ -33,18 +33,18 @@ _UNARY = ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil")
 
 
 def is_ours(number: Any) -> bool:
-    """Whether a symbolic number belongs to a trace of ours."""
+    """Return whether a symbolic number belongs to a trace of ours."""
     return isinstance(number.__dict__.get("node"), Node)
 
 
 def as_integer(condition: Any) -> Any:
-    """A condition of ours as 1 or 0."""
+    """Return a condition of ours as the integer 1 or 0."""
     node = condition.node
     return torch.SymInt(node.sym_ite(node.wrap_int(1), node.wrap_int(0)))
 
 
 def plain(number: Any) -> Any:
-    """The plain number for a symbolic one; a guard fixes it."""
+    """Return the plain number for a symbolic one; a guard fixes it."""
     if type(number) not in PLAIN:
         return number
     if type(number) is torch.SymInt and of_numpy(number):
@@ -53,14 +53,14 @@ def plain(number: Any) -> Any:
 
 
 def of_numpy(number: Any) -> bool:
-    """Whether a symbolic number stands for one of NumPy's."""
+    """Return whether a symbolic number stands for a NumPy number."""
     return (
         type(number) in PLAIN and is_ours(number) and (_MARK in number.__dict__ or numpy_floats.of_numpy(number.node))
     )
 
 
 def stands_for(number: Any) -> Any:
-    """A number of the class of the one that a symbolic one stands for."""
+    """Return some number of the class that a symbolic number stands for."""
     if of_numpy(number):
         numpy = sys.modules["numpy"]
         return numpy.int64(1) if type(number) is torch.SymInt else numpy.float64(1.0)
@@ -68,25 +68,25 @@ def stands_for(number: Any) -> Any:
 
 
 def as_numpys(number: torch.SymInt) -> torch.SymInt:
-    """An integer as one of NumPy's ``int64``: as long as it is not computed with it need not be fixed."""
+    """Mark an integer as NumPy's ``int64``; it stays symbolic until the program computes with it."""
     made = torch.SymInt(number.node)
     made.__dict__[_MARK] = True
     return made
 
 
 def is_float64(number: Any) -> bool:
-    """Whether a number is a plain float of NumPy's."""
+    """Return whether a number is a plain ``numpy.float64``."""
     return type(number).__name__ == "float64" and isinstance(number, float) and type(number).__module__ == "numpy"
 
 
 def is_plain_numpys(number: Any) -> bool:
-    """Whether a value is a number or a truth of NumPy's, which nobody can change."""
+    """Return whether a value is an immutable NumPy number or truth."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(number, (numpy.number, numpy.bool_))
 
 
 def operators(kind: type, given: dict[str, Method]) -> dict[str, Method]:
-    """The operators of a class of symbolic numbers, for numbers of any class.
+    """Return the operators of a class of symbolic numbers, for operands of any class.
 
     Args:
         kind: the class, torch's.
@@ -113,7 +113,7 @@ def operators(kind: type, given: dict[str, Method]) -> dict[str, Method]:
 
 
 def _alone(before: Method, operate: Method) -> Method:
-    """An operator of one number, which may be one of NumPy's."""
+    """Return the unary operator ``operate``, for numbers that may be marked as NumPy's."""
     return lambda number: operate(plain(number)) if _MARK in number.__dict__ else before(number)
 
 
@@ -122,12 +122,15 @@ def _swapped(operate: Method) -> Method:
 
 
 def _both(name: str) -> tuple[str, str]:
-    """The methods that Python may call for an operator."""
+    """Return the two methods, direct and reflected, that Python may call for an operator."""
     return f"__{name}__", f"__{_MIRRORED.get(name, 'r' + name)}__"
 
 
 def _for_all(before: Method, ways: tuple[str, str], operate: Method, truth: type | None) -> Method:
-    """An operator of torch's numbers, for numbers of classes that it does not know; ``truth`` is an integer for it."""
+    """Return an operator of torch's numbers that also takes operands of unknown classes.
+
+    An operand of class ``truth`` counts as 1 or 0.
+    """
     computes = ways[0] not in _COMPARED
 
     def method(number: Any, other: Any) -> Any:
@@ -151,7 +154,7 @@ def _for_all(before: Method, ways: tuple[str, str], operate: Method, truth: type
 
 
 def _of_integers(operate: Method) -> Method:
-    """An operator that torch's conditions do not have."""
+    """Return an operator that torch's conditions lack, computed on conditions as integers."""
 
     def method(number: Any, other: Any) -> Any:
         if not is_ours(number):
@@ -170,7 +173,7 @@ def _of_integer(name: str) -> Method:
 
 
 def _differ(otherwise: Method) -> Method:
-    """``^`` of two conditions."""
+    """Return ``^`` of two conditions: whether they differ."""
 
     def method(number: Any, other: Any) -> Any:
         if type(other) in (bool, torch.SymBool) and is_ours(number):
@@ -181,7 +184,7 @@ def _differ(otherwise: Method) -> Method:
 
 
 def _power(before: Method) -> Method:
-    """``pow`` of two numbers, or of three."""
+    """Return ``pow`` for two or three operands."""
 
     def method(number: Any, exponent: Any, *modulus: Any) -> Any:
         if not modulus:

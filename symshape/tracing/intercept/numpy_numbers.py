@@ -1,8 +1,8 @@
-"""NumPy on sizes: ``np.sqrt(n)``, ``np.ceil(n / 2)``, ``np.prod(x.shape)``, ``np.array(x.shape)``.
+"""NumPy functions on sizes: ``np.sqrt(n)``, ``np.ceil(n / 2)``, ``np.prod(x.shape)``, ``np.array(x.shape)``.
 
-NumPy takes a symbolic number for any object, and computes with it as Python would: ``np.ceil(n / 2)`` would be an
-integer, where in eager it is a float of NumPy's.  So numbers tell NumPy how they are computed with, while a function is
-traced: a few functions are formulas (see ``graph/numpy_terms``), the others get plain numbers, which guards fix.
+NumPy takes a symbolic number for any object and computes with it as Python would. ``np.ceil(n / 2)`` would be an
+integer, where eager gives a NumPy float. So symbolic numbers implement NumPy's protocols during a trace. A few
+functions become formulas (see ``graph/numpy_terms``); the others get plain numbers, which guards fix.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
 def array(number: Any, dtype: Any = None, copy: Any = None) -> Any:
-    """``number.__array__()``: what NumPy takes a number for wherever it takes one."""
+    """Return ``number.__array__()``: the array that NumPy makes of a number."""
     numpy = sys.modules["numpy"]
     if is_ours(number):
         return numpy.array(plain(number), dtype)
@@ -61,7 +61,7 @@ def array(number: Any, dtype: Any = None, copy: Any = None) -> Any:
 
 
 def ufunc(number: Any, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
-    """``number.__array_ufunc__``: what a function of NumPy's is of numbers, some of them symbolic."""
+    """Compute ``number.__array_ufunc__``: a NumPy function of numbers, some of them symbolic."""
     if method == "__call__" and not options:
         if function.__name__ in _COMPARISONS and len(inputs) == 2:
             one, other = map(_compared, inputs)
@@ -75,12 +75,12 @@ def ufunc(number: Any, function: Any, method: str, *inputs: Any, **options: Any)
             return whole
     inputs = tuple(plain(each) if not _is_foreign(each) else array(each) for each in inputs)
     if function.__name__ == "power" and method == "__call__" and len(inputs) == 2 and not options:
-        return inputs[0] ** inputs[1]  # which of single numbers is not what the function computes
+        return inputs[0] ** inputs[1]  # for single numbers `**` differs from the function
     return getattr(function, method)(*inputs, **{name: plain(value) for name, value in options.items()})
 
 
 class _Power:
-    """``np.power`` where a program spells it."""
+    """The replacement for ``np.power`` where a program calls it by name."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return sys.modules["numpy"].power(*map(plain, args), **options)
@@ -94,7 +94,7 @@ def _is_foreign(number: Any) -> bool:
 
 
 def _formula(name: str, inputs: tuple[Any, ...]) -> FloatNode | None:
-    """What a function computes, as a formula; None where plain numbers are needed."""
+    """Return a function's result as a formula; None where plain numbers are needed."""
     if any(_is_foreign(each) for each in inputs):
         return None
     if len(inputs) == 1 and type(inputs[0]) in _SYMBOLIC:
@@ -115,7 +115,7 @@ def _formula(name: str, inputs: tuple[Any, ...]) -> FloatNode | None:
 
 
 def _integer(name: str, inputs: tuple[Any, ...]) -> torch.SymInt | None:
-    """What a function of two integers computes, as one of NumPy's; None where plain numbers are needed."""
+    """Return the result of a function of two integers, marked as NumPy's; None where plain numbers are needed."""
     if name not in _OF_INTEGERS or len(inputs) != 2 or not all(type(each) in (int, torch.SymInt) for each in inputs):
         return None
     if any(_is_foreign(each) for each in inputs) or (name in _DIVISIONS and not (type(inputs[1]) is int and inputs[1])):
@@ -125,7 +125,7 @@ def _integer(name: str, inputs: tuple[Any, ...]) -> torch.SymInt | None:
 
 
 def _compared(number: Any) -> Any:
-    """A number as it is compared: NumPy makes arrays of its own."""
+    """Return a number ready for comparison: NumPy wraps numbers in arrays without dimensions."""
     if type(number).__module__ == "numpy" and getattr(number, "shape", None) == ():
         number = number[()]
     return float(number) if is_float64(number) else number
@@ -141,7 +141,7 @@ def _float_of(number: Any) -> FloatNode:
 
 
 def _node_of(number: Any, among: tuple[Any, ...]) -> FloatNode:
-    """A number as a float, in the environment of those that are symbolic."""
+    """Return a number as a float node, in the environment of the symbolic ones among ``among``."""
     if type(number) in _SYMBOLIC:
         return _float_of(number)
     env = next(each.node.env for each in among if type(each) in _SYMBOLIC)
@@ -149,11 +149,11 @@ def _node_of(number: Any, among: tuple[Any, ...]) -> FloatNode:
 
 
 METHODS: dict[str, Callable[..., Any]] = {"__array__": array, "__array_ufunc__": ufunc}
-"""What symbolic numbers have for NumPy while a function is traced."""
+"""The methods that symbolic numbers have for NumPy during a trace."""
 
 
 def _of_sizes(function: Callable[..., Any], choose: Callable[[Any], Any]) -> Callable[..., Any]:
-    """``np.prod`` and its like, of which the answer for a few sizes is an integer of them."""
+    """Return ``np.prod`` or a relative, whose result for a tuple of sizes is a symbolic integer."""
 
     @functools.wraps(function)
     def compute(*args: Any, **options: Any) -> Any:
@@ -169,7 +169,7 @@ def _of_sizes(function: Callable[..., Any], choose: Callable[[Any], Any]) -> Cal
 
 @functools.cache
 def functions() -> Mapping[int, Any]:
-    """By ``id``, what functions of NumPy's mean in traced code; nothing where nobody has imported NumPy."""
+    """Return, by ``id``, the replacements for NumPy functions in traced code. NumPy must be imported."""
     numpy = sys.modules["numpy"]
     by_name: dict[str, Callable[[Any], Any]] = {
         "prod": math.prod,

@@ -1,6 +1,6 @@
-"""Makers of tensors whose schemas take plain integers where a size may stand: ``torch.linspace(0, 1, n)``.
+"""Makers of tensors whose schemas take plain integers where a size may be passed: ``torch.linspace(0, 1, n)``.
 
-C++ would fix such a size before anybody is asked; the op that is written down gets its number when the graph runs.
+C++ would fix such a size before any mode sees the call. The recorded op gets its number when the graph runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPS = {
     torch.blackman_window: aten.blackman_window.default,
     torch.kaiser_window: aten.kaiser_window.default,
 }
-"""The functions of torch, and the op that each is."""
+"""The ATen op of each of these torch functions."""
 
 _OPTIONS = 4  # dtype, layout, device and pin_memory, the last arguments of each
 _SEEN_TO = {"dtype", "device"}
@@ -44,7 +44,7 @@ _WINDOWS = {
 
 
 def make(function: Any, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The tensor that one of these functions makes."""
+    """Compute the tensor that one of these functions makes."""
     op = OPS[function]
     kwargs = {name: value for name, value in kwargs.items() if name not in _USUAL or value not in _USUAL[name]}
     if function in _WINDOWS and ("periodic" in kwargs or len(args) > 1):
@@ -60,7 +60,7 @@ def make(function: Any, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _sizes_and_numbers(numbers: Sequence[Any]) -> bool:
-    """Whether all are numbers, and a symbolic size is among them."""
+    """Return whether all are numbers, with a symbolic size among them."""
     kinds = [type(number) for number in numbers]
     return torch.SymInt in kinds and all(kind in (int, float, bool, torch.SymInt, torch.SymFloat) for kind in kinds)
 
@@ -71,7 +71,7 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> torch.Tensor:
-    """``torch.nn.utils.rnn.pad_sequence``: each sequence copied into its place of one full tensor.
+    """Compute ``torch.nn.utils.rnn.pad_sequence``: copy each sequence into its place in one full tensor.
 
     Source: aten/src/ATen/native/PackedSequence.cpp.
     """

@@ -1,6 +1,6 @@
-"""Pools whose windows are as large as sizes are: ``F.avg_pool2d(x, x.shape[2:])``.
+"""Pooling with windows given by sizes: ``F.avg_pool2d(x, x.shape[2:])``.
 
-C++ would fix such a size before anybody is asked; the op that is written down gets its numbers when the graph runs.
+C++ would fix such a size before any mode sees the call. The recorded op gets its numbers when the graph runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _pool(function: Callable[..., Any], op: OpOverload, finish: Callable[[Any], 
 
 
 def _in_order(op: OpOverload, found: dict[str, Any]) -> list[Any]:
-    """All arguments behind the first; what may be one number or several, as several."""
+    """Return all arguments after the first in schema order; a lone number becomes a list where the schema has one."""
     values: list[Any] = []
     for slot in op._schema.arguments[1:]:
         value = found.get(slot.name, slot.default_value)
@@ -61,4 +61,4 @@ HANDLERS: dict[Any, Callable[..., Any]] = {
     _F.avg_pool3d: _pool(_F.avg_pool3d, aten.avg_pool3d.default, _itself),
     _F.max_pool2d: _pool(_F.max_pool2d, aten.max_pool2d_with_indices.default, _values),
 }
-"""What a function mode sees of pools, and what to do instead."""
+"""The replacements for torch's pooling functions, by function; ``FunctionMode`` calls these."""

@@ -1,8 +1,8 @@
-"""What integer tensors hold that are made of positions: linear functions of the index, and comparisons of them.
+"""The contents of integer tensors made from positions: linear functions of the index, and comparisons of them.
 
-``torch.arange(n)`` holds ``i``, its difference from a transposed one ``i - j``.  What is found here is proven from the
-ops that made a tensor and from the facts of the trace; whatever was written in place, or made by another op, is not
-known.
+``torch.arange(n)`` holds ``i``; its difference from a transposed one holds ``i - j``. Contents are proven from the ops
+that made a tensor and from the facts of the trace. A tensor that was written in place, or made by another op, has
+unknown contents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Band", "Linear", "Positions", "term_of"]
 aten = torch.ops.aten
 _DEEPEST = 64  # ops
 _COUNTED = 2**53
-"""More than the elements of any tensor that memory holds."""
+"""An upper bound for the number of elements of a tensor that fits in memory."""
 _WRAPS = 2**63
 _ZERO = arithmetic.const(0)
 _SAME = frozenset((aten.clone.default, aten.detach.default, aten.alias.default))
@@ -42,7 +42,7 @@ _FILLED: Mapping[OpOverload, int] = {
     for name in names.split()
 }
 _FULL: Mapping[OpOverload, int] = {aten.full.default: 1, aten.new_full.default: 2, aten.full_like.default: 1}
-"""At which argument the number is that everything is filled with."""
+"""The position of the fill value among the arguments of each op."""
 _ALL = frozenset((aten.logical_and.default, aten.bitwise_and.Tensor))
 _ANY = frozenset((aten.logical_or.default, aten.bitwise_or.Tensor))
 _NOT = frozenset((aten.logical_not.default, aten.bitwise_not.default))
@@ -55,9 +55,9 @@ _COMPARED: Mapping[OpOverload, str] = {
 
 @attrs.frozen
 class Linear:
-    """The element at index (i, j, ...) is ``start + i * steps[0] + j * steps[1] + ...``.
+    """The linear content of a tensor: the element at (i, j, ...) is ``start + i * steps[0] + j * steps[1] + ...``.
 
-    ``bound``: no element is farther from 0, whatever the sizes are; None where that is not known.
+    ``bound``: an upper bound for the absolute value of all elements at all sizes; None where no bound is known.
     """
 
     start: Term
@@ -67,24 +67,24 @@ class Linear:
 
 @attrs.frozen
 class Band:
-    """A bool tensor that is true where a linear one is not negative."""
+    """The content of a bool tensor that is true where a linear function of the index is not negative."""
 
     of: Linear
 
 
 class _Unknown(Exception):
-    """Nothing is known."""
+    """The content of a tensor is not known."""
 
 
 def term_of(size: Any) -> Term:
-    """A size or an argument as a term."""
+    """Return a size or an argument as a term."""
     if type(size) is IntNode:
         return size.term
     return size if type(size) is Term else arithmetic.const(size)
 
 
 class Positions:
-    """The tensors of one trace.
+    """The known contents of the tensors of one trace.
 
     Args:
         trace: the trace, which grows.
@@ -98,9 +98,9 @@ class Positions:
         self._answers: dict[Value, bool | Band | None] = {}
 
     def truth(self, value: Value) -> bool | Band | None:
-        """What a bool tensor holds: true everywhere, false everywhere, or a band; None where that is not known.
+        """Return a bool tensor's content: true everywhere, false everywhere, or a band; None if not known.
 
-        Found once for each tensor: what it was made of may be written later without a change of what it holds.
+        The answer is computed once for each tensor: later writes to its operands do not change the content.
         """
         for node in self._new.nodes():
             self._makers.update((output, node) for output in node.outputs if output is not None)
@@ -114,12 +114,12 @@ class Positions:
         return None if value.storage in self._written else self._answers[value]
 
     def equal(self, a: Any, b: Any) -> bool:
-        """Whether two sizes are equal for certain."""
+        """Return whether two sizes are proven equal."""
         return self._holds(boolean.eq(term_of(a), term_of(b)))
 
 
 class _Question:
-    """One walk back through the graph; all of its methods raise ``_Unknown`` where they do not know."""
+    """One walk back through the graph; each method raises ``_Unknown`` where the content is not known."""
 
     def __init__(self, holds: Callable[[Term], bool], makers: Mapping[Value, Node], written: set[object]) -> None:
         self._holds = holds
@@ -140,7 +140,7 @@ class _Question:
 
     # -- bools
     def truth(self, value: Any, depth: int) -> bool | Band:
-        """What a bool tensor holds."""
+        """Return the content of a bool tensor."""
         node = self._maker(value, torch.bool, depth)
         op, args = node.op, node.args
         if op in _FILLED or op in _FULL:
@@ -159,11 +159,11 @@ class _Question:
             return Band(_less_one(_negated(found.of))) if isinstance(found, Band) else not found
         if isinstance(found, Band):
             return Band(self._moved(node, found.of))
-        self._moved(node, Linear(_ZERO, (0,) * len(args[0].spec.sizes), 0))  # the same value, in whatever order
+        self._moved(node, Linear(_ZERO, (0,) * len(args[0].spec.sizes), 0))  # the same value, in any order
         return found
 
     def _joined(self, either: bool, node: Node, depth: int) -> bool | Band:
-        """``and``, or ``or``: the neutral value leaves the other one."""
+        """Return the content of ``and`` or ``or``; a neutral operand leaves the other operand's content."""
         found: bool | Band = not either
         for each in node.args[:2]:
             part = self.truth(each, depth - 1)
@@ -195,7 +195,7 @@ class _Question:
 
     # -- integers
     def _operand(self, value: Any, sizes: Sequence[Any], depth: int) -> Linear:
-        """A tensor or a number, as a tensor of these sizes."""
+        """Return the content of a tensor or number, broadcast to these sizes."""
         if type(value) in (int, Term):
             return self._constant(_number(value), len(sizes))
         return self._spread(self.linear(value, depth), value.spec.sizes, sizes)
@@ -206,7 +206,7 @@ class _Question:
         return Linear(term, (0,) * dims, bound)
 
     def linear(self, value: Any, depth: int) -> Linear:
-        """What an int64 tensor holds."""
+        """Return the content of an int64 tensor."""
         if type(value) is not Value:
             raise _Unknown
         known = self._linear.get(value)
@@ -234,11 +234,11 @@ class _Question:
         return self._moved(node, self.linear(args[0], depth - 1))
 
     def _counted(self, start: Any) -> Linear:
-        first = self._constant(_number(start), 1)  # and as many elements after it as lie in memory
+        first = self._constant(_number(start), 1)  # and as many elements after it as memory can hold
         return Linear(first.start, (1,), None if first.bound is None else first.bound + _COUNTED)
 
     def _summed(self, node: Node, depth: int) -> Linear:
-        """Sums of zeros."""
+        """Return the content of a cumulative sum of zeros."""
         source = node.args[0]
         if source.spec.dtype is torch.bool:
             zero = self.truth(source, depth - 1) is False
@@ -250,7 +250,7 @@ class _Question:
         return Linear(_ZERO, (0,) * len(_sizes(node)), 0)
 
     def _indexed(self, node: Node, depth: int) -> Linear:
-        """Elements at places that are linear, too, all of them inside of the tensor."""
+        """Return the content of ``source[indices]``, where the indices are linear and proven to be in bounds."""
         source, indices = node.args
         held, sizes = self.linear(source, depth - 1), _sizes(node)
         if len(indices) != len(held.steps):
@@ -265,7 +265,7 @@ class _Question:
         return attrs.evolve(found, bound=held.bound)
 
     def _behind_each_other(self, node: Node, depth: int) -> Linear:
-        """Pieces of which each goes on where the one before ended."""
+        """Return the content of ``cat`` where each piece continues where the one before ended."""
         pieces, (at, *_) = node.args[0], (*node.args[1:], 0)
         found = [self.linear(each, depth - 1) for each in pieces]
         if any(each.steps != found[0].steps or each.bound is None for each in found):
@@ -279,7 +279,7 @@ class _Question:
 
     # -- shapes
     def _ends(self, found: Linear, sizes: Sequence[Any]) -> tuple[Term, Term]:
-        """The least and the largest element, if there are any."""
+        """Return the least and the greatest element of a tensor that is not empty."""
         low = high = found.start
         for step, size in zip(found.steps, sizes, strict=True):
             far = arithmetic.scale(arithmetic.sub(term_of(size), 1), step)
@@ -287,7 +287,7 @@ class _Question:
         return low, high
 
     def _spread(self, found: Linear, sizes: Sequence[Any], wanted: Sequence[Any]) -> Linear:
-        """Broadcast from some sizes to others."""
+        """Return the content after broadcasting from ``sizes`` to ``wanted``."""
         new = len(wanted) - len(sizes)
         steps = [0] * new
         for step, size, whole in zip(found.steps, sizes, wanted[new:], strict=True):
@@ -298,7 +298,7 @@ class _Question:
         return attrs.evolve(found, steps=tuple(steps))
 
     def _moved(self, node: Node, found: Linear) -> Linear:
-        """What a view or a copy of such a tensor holds."""
+        """Return the content of a view or a copy of a tensor whose content is known."""
         op, args = node.op, node.args
         sizes, wanted = args[0].spec.sizes, _sizes(node)
         if op in _SAME or op is aten._to_copy.default:
@@ -329,7 +329,7 @@ class _Question:
         raise _Unknown
 
     def _begin(self, found: Linear, sizes: Sequence[Any], at: int, begin: Any) -> Term:
-        """The first element from an index on; behind the end there is none."""
+        """Return the first element from index ``begin`` on; a slice behind the end has no elements."""
         if not found.steps[at]:
             return found.start
         index = _number(begin)
@@ -340,7 +340,7 @@ class _Question:
         return arithmetic.add(found.start, arithmetic.scale(index, found.steps[at]))
 
     def _viewed(self, found: Linear, sizes: Sequence[Any], wanted: Sequence[Any]) -> Linear:
-        """Dimensions of size 1 come and go."""
+        """Return the content after a view that adds or removes dimensions of size 1."""
         if not any(found.steps):
             return attrs.evolve(found, steps=(0,) * len(wanted))
         left = [
@@ -386,14 +386,14 @@ def _less_one(found: Linear) -> Linear:
 
 
 def _plus(left: Linear, right: Linear) -> Linear:
-    """Element by element, both of the same sizes, as numbers without end."""
+    """Return the elementwise sum of two contents of the same sizes, without overflow."""
     steps = tuple(a + b for a, b in zip(left.steps, right.steps, strict=True))
     bound = None if left.bound is None or right.bound is None else left.bound + right.bound
     return Linear(arithmetic.add(left.start, right.start), steps, bound)
 
 
 def _sum(left: Linear, right: Linear) -> Linear:
-    """The same as tensors add; unknown where 64 bits may wrap around."""
+    """Return the elementwise sum as tensors add; raise ``_Unknown`` where 64 bits may wrap around."""
     found = _plus(left, right)
     if found.bound is None or found.bound >= _WRAPS:
         raise _Unknown

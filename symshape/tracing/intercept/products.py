@@ -1,8 +1,8 @@
-"""Matrix products of which C++ of torch before 2.13 asks for plain sizes, which would be fixed.
+"""Matrix products for which C++ of torch before 2.13 asks for plain sizes, which would fix them.
 
-Its ``matmul`` does so, and what is made of it: linear layers and attention in torch's own functions (which no function
-mode is told of), and any product under ``vmap``, whose rules call it.  Torch's dispatcher in Python has a ``matmul``
-of its own, which serves torch's own tracers, too (of rows that lie apart it makes ``bmm`` where C++ has ``mm``).
+C++'s ``matmul`` asks, and so does code that calls it. Linear layers and attention call it inside torch's functions,
+which no function mode sees; under ``vmap`` the batching rules call it. Torch's Python dispatcher has a ``matmul`` of
+its own, which torch's own tracers use, too. (For rows that are not contiguous it makes ``bmm`` where C++ has ``mm``.)
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from symshape.tracing.intercept.vmapped_branches import is_transformed
 
 aten = torch.ops.aten
 SIZES_ARE_SYMBOLS = torch.torch_version.TorchVersion(torch.__version__) >= "2.13"
-"""Whether matmul in C++ takes sizes as symbols, which fixes none of them."""
+"""True if matmul in C++ takes symbolic sizes without fixing them."""
 
 
 def of_symbols() -> contextlib.AbstractContextManager[Any]:
-    """Inside, matrix products take sizes as symbols.  (Private names, checked on 2.11 to 2.13.)
+    """Make matrix products inside take symbolic sizes. (Private names, checked on 2.11 to 2.13.)
 
-    Dropout is another op inside, of the same numbers, where its probability is less than 1.
+    Inside, dropout with a probability below 1 is another op that draws the same numbers.
     """
     if SIZES_ARE_SYMBOLS:
         return contextlib.nullcontext()
-    import torch._decomp.decompositions as definitions  # fills in what the dispatcher finds
+    import torch._decomp.decompositions as definitions  # this import registers definitions that the dispatcher finds
 
     from symshape.torch_internals.dispatch import python_dispatcher as enable_python_dispatcher
 
@@ -38,12 +38,12 @@ def of_symbols() -> contextlib.AbstractContextManager[Any]:
 
 
 def of_symbols_if_transformed() -> contextlib.AbstractContextManager[Any]:
-    """The same under a transform of ``torch.func``."""
+    """Make matrix products inside take symbolic sizes if a transform of ``torch.func`` is active."""
     return of_symbols() if is_transformed() else contextlib.nullcontext()
 
 
 def in_python(op: OpOverload) -> Callable[..., Any] | None:
-    """Torch's definition in Python of a product that C++ would hand over whole and compute with plain sizes."""
+    """Return torch's Python definition of a product that C++ would compute with plain sizes; None for other ops."""
     if SIZES_ARE_SYMBOLS or op not in (aten.matmul.default, aten.matmul.out):
         return None
     from torch._decomp.decompositions import matmul
@@ -52,14 +52,14 @@ def in_python(op: OpOverload) -> Callable[..., Any] | None:
 
 
 def matmul(input: Any, other: Any) -> Any:  # noqa: A002 - torch's own name
-    """``torch.matmul``.  Under ``vmap`` C++ would not ask for a definition in Python."""
+    """Compute ``torch.matmul``. Under ``vmap`` C++ would not look for a definition in Python."""
     found = in_python(aten.matmul.default) if is_transformed() else None
     with of_symbols():
         return (found or _plain_matmul)(input, other)
 
 
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 - torch's own name
-    """``F.linear``.  Source: aten/src/ATen/native/Linear.cpp."""
+    """Compute ``F.linear``. Source: aten/src/ATen/native/Linear.cpp."""
     product = input.dim() > 2 and weight.dim() == 2 and (bias is None or not input.is_contiguous())
     if product and is_transformed() and not SIZES_ARE_SYMBOLS:
         found = matmul(input, weight.t())
@@ -69,7 +69,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 - to
 
 
 def with_symbols(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that calls products, with sizes as symbols under a transform."""
+    """Return ``function``, which calls matrix products, with symbolic sizes under a transform."""
     return function if SIZES_ARE_SYMBOLS else _with(of_symbols_if_transformed, function)
 
 
@@ -82,14 +82,14 @@ def _with(wanted: Callable[[], contextlib.AbstractContextManager[Any]], function
 
 
 def _attention_layer(*args: Any, **kwargs: Any) -> Any:
-    """``F.multi_head_attention_forward``."""
+    """Compute ``F.multi_head_attention_forward``."""
     probability = args[10] if len(args) > 10 else kwargs.get("dropout_p", 0.0)
     with of_symbols() if probability < 1 else contextlib.nullcontext():
         return _layer(*args, **kwargs)
 
 
 def _products_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A matmul with whatever arguments it is called; what writes into a tensor is C++'s or its definition in Python."""
+    """Return a matmul for any arguments; a call with ``out`` keeps torch's function."""
     into = _with(of_symbols, function)
     return lambda *args, **kwargs: into(*args, **kwargs) if "out" in kwargs else matmul(*args, **kwargs)
 
@@ -114,4 +114,4 @@ PRODUCTS: dict[Any, Callable[..., Any]] = (
         **{each: _with(of_symbols_if_transformed, each) for each in _OTHERS},
     }
 )
-"""What a function mode sees, and the same with sizes as symbols."""
+"""The replacements for torch's product functions, by function; ``FunctionMode`` calls these."""

@@ -1,4 +1,4 @@
-"""Quantiles, of which C++ of torch before 2.13 asks for plain sizes, and data for the fraction: here the same ops.
+"""Quantiles, for which C++ of torch before 2.13 asks for plain sizes and the value of the fraction; here the same ops.
 
 Source: aten/src/ATen/native/Sorting.cpp.
 """
@@ -22,7 +22,7 @@ _ROUNDED: dict[str, Callable[[torch.Tensor], object]] = {
 
 
 def _by(plain: Callable[..., Any], ignores_nan: bool) -> Callable[..., Any]:
-    """``torch.quantile`` or ``torch.nanquantile`` of one fraction that is a number."""
+    """Return ``torch.quantile`` or ``torch.nanquantile`` for one fraction given as a number."""
 
     def quantile(
         input: SymbolicTensor,  # noqa: A002 - torch's own name
@@ -49,7 +49,7 @@ def _by(plain: Callable[..., Any], ignores_nan: bool) -> Callable[..., Any]:
 
 
 def _sorted(tensor: torch.Tensor, dim: int | None, keepdim: bool) -> tuple[torch.Tensor, list[Any]]:
-    """The values in order along the last dimension, and the sizes of what comes of them."""
+    """Return the values sorted along the last dimension, and the sizes of the result."""
     sizes = list(tensor.shape)
     if dim is None:
         return tensor.reshape(-1).sort()[0], [1] * len(sizes) if keepdim else []
@@ -88,4 +88,4 @@ HANDLERS: dict[Any, Callable[..., Any]] = (
         **dict.fromkeys((torch.nanquantile, torch.Tensor.nanquantile), _NANQUANTILE),
     }
 )
-"""What a function mode sees, and what to do instead."""
+"""The replacements for torch's quantile functions, by function; ``FunctionMode`` calls these."""

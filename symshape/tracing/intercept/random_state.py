@@ -1,7 +1,7 @@
-"""A traced function may draw random numbers of torch's; it may not seed, nor draw what is no tensor.
+"""Random numbers in a traced function: torch's ops may draw; seeding, Python's and NumPy's generators are refused.
 
-A graph repeats the draws, each from the generator that it was made with.  Seeding, and the numbers that Python's
-``random`` and NumPy give, happen outside of the graph: a replay would lose the one and repeat the others for ever.
+A graph repeats the draws of ops, each from its generator. Seeding and numbers from Python's ``random`` or NumPy happen
+outside the graph. A replay would lose the seeding and repeat those numbers for ever.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import torch
 from symshape.calls.generator_states import state_of
 from symshape.errors import UnsupportedError
 
-_MARK = 0x5D37_90C4_11F2_8E6B  # a seed that no program has
+_MARK = 0x5D37_90C4_11F2_8E6B  # a seed that no program uses
 _CHECKPOINTS = "torch/utils/checkpoint.py"
-_MAY_READ = (_CHECKPOINTS, "torch/_dynamo/", "calls/generator_states.py")  # they keep the state, or put it back
-_ON_THE_WAY = ("torch/random.py", "/contextlib.py")  # of a checkpoint's `fork_rng`
+_MAY_READ = (_CHECKPOINTS, "torch/_dynamo/", "calls/generator_states.py")  # these files save and restore the state
+_ON_THE_WAY = ("torch/random.py", "/contextlib.py")  # frames between a checkpoint's `fork_rng` and the generator
 _REFUSED = frozenset({"manual_seed", "seed", "set_state", "get_state", "initial_seed", "set_offset", "get_offset"})
 _SEEDS = (
     "seeds or reads a random generator, which a graph would not do again; do that around the traced function, "
@@ -32,22 +32,22 @@ _SEEDS = (
 
 
 def address(generator: torch.Generator) -> int:
-    """Which generator it is: torch hands out new objects for one and the same."""
+    """Return the address of the generator: torch hands out several objects for the same one."""
     return generator._cdata  # type: ignore[attr-defined, no-any-return]
 
 
 class States(Protocol):
-    """The states that checkpoints keep."""
+    """The generator states that checkpoints save and restore."""
 
     def keep(self, generator: torch.Generator) -> torch.Tensor:
-        """What stands for the state that a generator has here."""
+        """Return a placeholder for the state that the generator has here."""
 
     def put_back(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        """A generator gets a state that was kept."""
+        """Restore the saved state of a generator."""
 
 
 class _Watched:
-    """Stands for a generator of torch's own: this thread may not seed it or look at its state, but for checkpoints."""
+    """A proxy for one of torch's generators; this thread may not seed it or read its state, except in checkpoints."""
 
     def __init__(self, generator: torch.Generator, states: States) -> None:
         self._generator = generator
@@ -65,7 +65,7 @@ class _Watched:
 
 
 def _asking(frame: types.FrameType) -> str:
-    """The file of who asks a generator something, by this frame or through torch's own functions for it."""
+    """Return the file that asks a generator for something, past torch's own helper functions."""
     while _file_of(frame).endswith(_ON_THE_WAY) and frame.f_back is not None:
         frame = frame.f_back
     return _file_of(frame)
@@ -92,16 +92,17 @@ def _default_generators_watched(states: States) -> Iterator[None]:
 
 
 class Draws:
-    """What a traced function draws: it may draw from torch's generators, by operations that the graph repeats.
+    """The random draws of a traced function, which must be made by operations that the graph repeats.
 
-    A generator that it can reach gets a seed that no program has while it is traced: whoever seeds it changes that.
-    Where other threads run, which may draw meanwhile, the calls of this thread are watched instead.
+    Each generator that the function can reach gets a seed that no program uses during the trace, so that seeding shows
+    as a change of state. If other threads run, which may draw meanwhile, a profile function watches this thread's calls
+    instead.
 
     Args:
-        name: of the function, for messages.
+        name: the function's name, for messages.
 
     Attributes:
-        known: the addresses of the generators that were there before the trace.
+        known: the addresses of the generators that existed before the trace.
     """
 
     def __init__(self, name: str) -> None:
@@ -113,7 +114,7 @@ class Draws:
         self._shared = threading.active_count() > 1 and sys.getprofile() is None
 
     def watch(self, generator: torch.Generator) -> None:
-        """A generator that the function can reach: it must not be seeded, nor drawn from but by operations."""
+        """Watch a generator that the function can reach: only operations may draw from it, and nothing may seed it."""
         found = address(generator)
         if found in self._watched:
             return
@@ -136,7 +137,7 @@ class Draws:
 
     @contextmanager
     def watched(self, states: States) -> Iterator[None]:
-        """Inside, the function is traced; ``states`` are those that its checkpoints keep.
+        """Watch all generators while the function is traced inside; ``states`` are those that its checkpoints keep.
 
         Raises:
             UnsupportedError: it seeds a generator or reads a generator's state, or draws numbers of Python's or
@@ -164,15 +165,15 @@ class Draws:
             )
 
     def put_back(self) -> None:
-        """Gives the generators the states that they had before."""
+        """Restore the states that the generators had before the trace."""
         for generator, state, _ in self._marked:
             generator.set_state(state)
-        for generator, state in reversed(self._seeded):  # as it was before it was first seeded
+        for generator, state in reversed(self._seeded):  # to the state before the first seeding
             generator.set_state(state)
 
 
 def _other_sources() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Generators of Python's and NumPy's own, with what reads their state."""
+    """Yield the generators of Python and NumPy: a name for messages, and a reader of the state."""
     yield "Python's random module", random.getstate
     numpy = sys.modules.get("numpy")
     if numpy is not None and "numpy.random" in sys.modules:

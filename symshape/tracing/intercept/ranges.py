@@ -1,4 +1,4 @@
-"""``range`` up to a size: how many numbers it has is fixed where a program goes through them, not the size itself."""
+"""``range`` with a symbolic end: a loop over it fixes the number of iterations, not the size itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from symshape.tracing.intercept.number_operators import is_ours
 
 
 class SymbolicRange(Sequence[int]):
-    """A ``range`` of which an end is symbolic, and the step a plain number.
+    """A ``range`` with a symbolic end and a plain step.
 
     Args:
         start: as in ``range``.
@@ -26,7 +26,7 @@ class SymbolicRange(Sequence[int]):
         self.start, self.stop, self.step = start, stop, step
 
     def length(self) -> Any:
-        """How many numbers it has."""
+        """Return the number of items, as a symbolic integer."""
         distance = self.stop - self.start if self.step > 0 else self.start - self.stop
         return torch.sym_max((distance + abs(self.step) - 1) // abs(self.step), 0)
 
@@ -72,16 +72,16 @@ class SymbolicRange(Sequence[int]):
         return repr(self._plain())
 
     def index(self, value: Any, *limits: Any) -> int:
-        """The position of a number."""
+        """Return the position of a number."""
         return self._plain().index(value, *limits)
 
     def count(self, value: Any) -> int:
-        """How often a number is in it."""
+        """Return how often a number occurs in the range."""
         return self._plain().count(value)
 
 
 def plain_range(*args: Any) -> Any:
-    """``range``, for which an end may be symbolic.
+    """Compute ``range``, either end of which may be symbolic.
 
     >>> plain_range(1, 6, 2)
     range(1, 6, 2)

@@ -1,6 +1,6 @@
-"""Recurrent layers and cells kept as one op: C++ would take them apart step by step, which fixes length and batch.
+"""Recurrent layers and cells recorded as one op: C++ would unroll them, which fixes length and batch size.
 
-(The functions of torch, and which of their overloads is meant, were checked on 2.11 to 2.13.)
+(The functions of torch, and which overload each call means, were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEQUENCES = ("_pack_padded_sequence", "_pad_packed_sequence")
 
 
 def _overload(name: str, args: Sequence[Any]) -> OpOverload:
-    """The overload that these positional arguments mean."""
+    """Return the overload that these positional arguments select."""
     packet = getattr(aten, name)
     if name not in _LAYERS:
         return packet.default  # type: ignore[no-any-return]
@@ -32,11 +32,11 @@ def _overload(name: str, args: Sequence[Any]) -> OpOverload:
 
 
 def _fits(name: str, args: Sequence[Any]) -> bool:
-    """Whether the op is known to do the same as one: on plain tensors of one kind, batch and states agreeing."""
+    """Return whether the single op is known to compute the same: tensors of one kind, fitting batch and states."""
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     first = tensors[0]
     of_data = name in _LAYERS and _overload(name, args) is getattr(aten, name).data
-    # On CUDA dropout between layers draws from cuDNN's own state, of which a graph there knows nothing.
+    # On CUDA dropout between layers draws from cuDNN's own state, which a graph there does not know.
     on_cuda = name in _LAYERS and not of_data and not (args[5] and args[6])
     if not can_be_whole(args, on_cuda=on_cuda, cast=name not in _CELLS):
         return False
@@ -57,7 +57,7 @@ def _fits(name: str, args: Sequence[Any]) -> bool:
 
 
 def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of torch as one op where that is known to be the same; else as C++ takes it apart."""
+    """Return torch's function as one op where that is known to be the same; other calls stay as C++ decomposes them."""
 
     def use(*args: Any, **kwargs: Any) -> Any:
         if kwargs or (name in _LAYERS and len(args) != 9) or not _fits(name, args):
@@ -76,4 +76,4 @@ HANDLERS: dict[Any, Callable[..., Any]] = {
     getattr(operators.variable_functions, name): _whole(name, getattr(operators.variable_functions, name))
     for name in _NAMES
 }
-"""What a function mode sees of recurrent layers, and what to do instead."""
+"""The replacements for torch's recurrent functions, by function; ``FunctionMode`` calls these."""

@@ -1,7 +1,7 @@
-"""Recurrent layers under autocast as one op, which turns autocast on inside: a graph runs without.
+"""Recurrent layers under autocast as one op, which turns autocast on inside: the graph runs without autocast.
 
-Which operators inside the layers cast, and what of, is torch's to know: a tiny layer of the same kinds tells the dtypes
-of results.  (On the CPU; 2.11 to 2.13.)
+Torch decides which operators inside the layers cast, and to which dtype. Running a tiny layer of the same dtypes tells
+the dtypes of the results. (On the CPU; 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ _ARGUMENTS = (
 _TAGS = (torch.Tag.nondeterministic_seeded,)
 _library.define(f"lstm_under_autocast({_ARGUMENTS}, ScalarType cells) -> (Tensor, Tensor, Tensor)", tags=_TAGS)
 _library.define(f"rnn_under_autocast({_ARGUMENTS}) -> (Tensor, Tensor)", tags=_TAGS)
-_WIDTHS = (2, 3, 2)  # of a tiny layer: of inputs, states, projections
-_BATCHES = ((1,), (2, 2, 2), (2, 1))  # of tiny layers: sequences at each step; of several lengths oneDNN has none
+_WIDTHS = (2, 3, 2)  # of a tiny layer: inputs, states, projections
+_BATCHES = ((1,), (2, 2, 2), (2, 1))  # of tiny layers: sequences at each step; oneDNN serves equal lengths only
 UNDER_AUTOCAST: tuple[OpOverload, OpOverload]
-"""The ops, of LSTMs and of others; their first two arguments are the name of an ATen op and its tensors, in order."""
+"""The ops for LSTMs and for the other layers.
+
+Their first two arguments are an ATen op's name and its tensors, in order.
+"""
 
 
 @contextmanager
 def casting(kind: str, dtype: torch.dtype | None) -> Iterator[None]:
-    """Autocast on a kind of device, with no cast of what is around; None: off."""
+    """Turn autocast on for a device type inside, with an empty cast cache; None turns autocast off."""
     if dtype is None and not torch.is_autocast_enabled(kind):
         yield
         return
@@ -50,7 +53,7 @@ def casting(kind: str, dtype: torch.dtype | None) -> Iterator[None]:
 
 
 def layers(layer: str, tensors: Sequence[torch.Tensor], flags: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-    """The results of an ATen op (``lstm.input``) for its tensors, in order, and its other arguments."""
+    """Return the results of an ATen op (``lstm.input``) for its tensors, in order, and its other arguments."""
     kind, overload = layer.split(".")
     op: OpOverload = getattr(getattr(aten, kind), overload)
     made: tuple[torch.Tensor, ...] = op(*_arguments(layer, tensors), *flags)
@@ -58,7 +61,7 @@ def layers(layer: str, tensors: Sequence[torch.Tensor], flags: Sequence[Any]) ->
 
 
 def _arguments(layer: str, tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    states = 1 if layer.endswith(".input") else 2  # behind the input, or the data and the batch sizes
+    states = 1 if layer.endswith(".input") else 2  # first the input, or the data and the batch sizes
     lstm = layer.startswith("lstm.")
     weights = states + (2 if lstm else 1)
     state = list(tensors[states:weights]) if lstm else tensors[states]
@@ -98,7 +101,7 @@ def _likes(
     output: torch.dtype,
     *dtypes: torch.dtype,
 ) -> tuple[torch.Tensor, ...]:
-    """Empty results: what the tracer infers of the ATen op, in these dtypes."""
+    """Return empty results of the shapes that the ATen op makes, in these dtypes."""
     data, states, weights = tensors[0], *_arguments(layer, tensors)[-2:]
     width = weights[1].size(1) * (2 if bidirectional else 1)
     if batch_first:
@@ -111,18 +114,19 @@ def _likes(
 
 
 for _name in ("lstm_under_autocast", "rnn_under_autocast"):
-    for _key in ("Autograd", "CompositeExplicitAutograd"):  # autograd sees what it runs
+    for _key in ("Autograd", "CompositeExplicitAutograd"):  # autograd sees the ops inside
         _library.impl(_name, _run, _key)
     torch.library.register_fake(f"symshape::{_name}", _likes)
 UNDER_AUTOCAST = torch.ops.symshape.lstm_under_autocast.default, torch.ops.symshape.rnn_under_autocast.default
 
 
 def under_autocast(op: OpOverload, args: Sequence[Any]) -> tuple[OpOverload, list[Any]] | None:
-    """The op and its arguments that do under autocast what ``op`` does; None where it is taken apart instead.
+    """Return the op and arguments that compute ``op`` under autocast, or None: then the layer is decomposed.
 
-    That is where tensors are not known to be cast as those of a tiny layer are: of several dtypes, without elements,
-    weights that are computed (autocast keeps the casts of others, and their gradients are summed in its dtype), and
-    where dtypes hang on data (an LSTM's of packed sequences, on whether they are of one length).
+    It is decomposed where the tensors may be cast otherwise than those of a tiny layer. This holds for mixed dtypes and
+    for tensors without elements. It holds for weights that are computed, as autocast caches the casts of leaves and
+    sums their gradients in its dtype. It also holds where dtypes depend on data (packed LSTM sequences of one length or
+    several).
     """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
     layer = f"{op._schema.name.removeprefix('aten::')}.{op._overloadname}"
@@ -144,7 +148,7 @@ def under_autocast(op: OpOverload, args: Sequence[Any]) -> tuple[OpOverload, lis
 
 
 def _check(op: OpOverload, args: Sequence[Any]) -> None:
-    """Asks what the op's rule asks of sizes."""
+    """Check the sizes as the op's rule checks them."""
     tracer: Any = next(each for each in pytree.tree_leaves(list(args)) if type(each) is SymbolicTensor)._tracer
 
     def single(tensor: torch.Tensor) -> Any:
@@ -160,7 +164,10 @@ def _check(op: OpOverload, args: Sequence[Any]) -> None:
 def _dtypes(
     layer: str, kinds: tuple[torch.dtype, ...], flags: tuple[Any, ...], projects: bool, autocast: torch.dtype
 ) -> tuple[torch.dtype, ...] | None:
-    """Of the results, as a tiny layer on the CPU tells; None where it does not run, or gradients change them."""
+    """Return the dtypes of the results as a tiny layer on the CPU has them; None if they are not certain.
+
+    They are not certain if the tiny layer fails, or if lengths or gradients change them.
+    """
     try:
         with _disable_current_modes(), dispatch.DisableTorchFunction():
             found = {
@@ -186,7 +193,7 @@ def _told(
 def _tiny(
     layer: str, kinds: tuple[torch.dtype, ...], flags: tuple[Any, ...], projects: bool, batches: tuple[int, ...]
 ) -> list[torch.Tensor]:
-    """The tensors of a tiny layer for so many sequences at each step."""
+    """Return the tensors of a tiny layer for ``batches``, the number of sequences at each step."""
     has_biases, num_layers, _, _, bidirectional, *first = flags
     width, hidden, projected = _WIDTHS if projects else (*_WIDTHS[:2], _WIDTHS[1])
     ways, batch = 2 if bidirectional else 1, batches[0]

@@ -1,9 +1,8 @@
-"""Gradients of recurrent layers, and of sequences that are packed and unpacked, as one op: length and batch stay sizes.
+"""Gradients of recurrent layers and of packing and unpacking as one op: length and batch size stay symbolic.
 
-They are for programs that ask for gradients themselves; C++ would take the ops apart, which fixes both.
-
-Where the graph computed the layers with their history, as it does where the program did, autograd knows the gradients:
-nothing is computed twice.  Where it did not (other runners), they are computed again from the layers' arguments.
+They serve programs that compute gradients themselves; C++ would decompose the ops, which fixes both sizes. Where the
+graph computed the layers with their history, as the program did, autograd has the gradients and nothing is computed
+twice. Other runners compute the layers again from their arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from symshape.tracing.intercept.recurrent_autocast import layers as _layers
 __all__ = ["GRADIENTS"]
 
 aten = torch.ops.aten
-_MOST_NODES = 512  # of histories, that are looked at (0.2 ms); layers behind longer ones are computed again
+_MOST_NODES = 512  # nodes of a history to search (0.2 ms); layers behind a longer history are computed again
 _library = torch.library.Library("symshape", "FRAGMENT")
 _library.define(
     "recurrent_gradients(str layer, Tensor[] outputs, Tensor[] tensors, Tensor?[] upstream, bool[] needed, "
@@ -46,12 +45,12 @@ def _recurrent_gradients(
     autocast: torch.dtype | None = None,
     casts: torch.dtype | None = None,
 ) -> list[torch.Tensor]:
-    """The gradients of the tensors that need one, each contiguous.
+    """Return the gradients of the tensors that need one, each contiguous.
 
-    ``outputs`` are those of the layers (output, last states) for ``tensors`` (their arguments that are tensors, in
-    order), ``upstream`` the gradients of these outputs, None for none.  Without dropout.  What was written to since
-    counts as such: backward raises, as eager's does, where it needs what was there.  ``autocast`` is the dtype of the
-    autocast around the layers, ``casts`` of that around their backward.
+    ``outputs`` are the results of the layers (output, last states) for ``tensors``, their tensor arguments in order.
+    ``upstream`` are the gradients of these outputs, None where there is none. Dropout is not supported. A write to a
+    tensor since then counts: backward raises, as in eager, where it needs the old value. ``autocast`` is the dtype of
+    the autocast around the layers, ``casts`` of that around their backward.
     """
     kind = tensors[0].device.type
     wanted = [tensor for tensor, needs in zip(tensors, needed, strict=True) if needs]
@@ -87,7 +86,7 @@ def _like_what_needs_them(
 def _unpacked_gradient(
     upstream: torch.Tensor, lengths: torch.Tensor, data: torch.Tensor, batch_first: bool
 ) -> torch.Tensor:
-    """The gradient of the data of a packed sequence, from that of the padded one and the lengths of its rows."""
+    """Return the gradient of a packed sequence's data, from that of the padded tensor and the lengths of its rows."""
     made: torch.Tensor = aten._pack_padded_sequence.default(upstream, lengths, batch_first)[0]
     return made.view(data.shape)
 
@@ -96,7 +95,7 @@ def _unpacked_gradient(
 def _packed_gradient(
     upstream: torch.Tensor, batch_sizes: torch.Tensor, padded: torch.Tensor, batch_first: bool
 ) -> torch.Tensor:
-    """The gradient of what was packed, from that of the data of the packed sequence and its batch sizes."""
+    """Return the gradient of the padded tensor, from that of the packed sequence's data and its batch sizes."""
     shape = list(padded.shape)
     made: torch.Tensor = aten._pack_padded_sequence_backward.default(upstream, shape, batch_sizes, batch_first)
     return made.contiguous()
@@ -136,10 +135,10 @@ def _autocast_on(kind: str) -> torch.dtype | None:
 def _projections_for_nobody(
     layer: str, tensors: Sequence[torch.Tensor], flags: Sequence[Any], upstream: Sequence[torch.Tensor | None]
 ) -> range:
-    """The places of the last layer's projections where they have no gradient: cells alone are used, after one step."""
+    """Return the positions of the last layer's projections without a gradient: only cells are used, after one step."""
     has_biases, num_layers, _, bidirectional, batch_first = flags
     packed, ways, each = layer.endswith(".data"), 2 if bidirectional else 1, 5 if has_biases else 3
-    weights = 4 if packed else 3  # behind the input (data and batch sizes) and two states
+    weights = 4 if packed else 3  # after the input (data and batch sizes) and two states
     cells = layer.startswith("lstm.") and upstream[0] is None and upstream[1] is None
     if not cells or len(tensors) != weights + num_layers * ways * each:
         return range(0)
@@ -156,16 +155,18 @@ def _of_sequences(
     upstream: Sequence[torch.Tensor | None],
     needed: Sequence[bool],
 ) -> list[torch.Tensor | None]:
-    del needed  # the first tensor alone can need one
+    del needed  # only the first tensor can need one
     packs = op is aten._pack_padded_sequence.default
     made = torch.ops.symshape.packed_gradient if packs else torch.ops.symshape.unpacked_gradient
     return [tracer.dispatch(made.default, (upstream[0], outputs[1], tensors[0], others[0]), {})]
 
 
 Gradients = Callable[..., list[torch.Tensor | None]]
-"""Writes down the gradients of an op, for each tensor that needs one (None: it has none).  Its arguments: the tracer,
-the op, its outputs, tensors among the op's arguments, the others, gradients of the outputs (None for none), which
-tensors need one."""
+"""A function that records the gradients of an op and returns one for each tensor that needs it (None: no gradient).
+
+Arguments: the tracer, the op, its outputs, the tensors among its arguments, the other arguments, the gradients of the
+outputs (None for none), and which tensors need a gradient.
+"""
 GRADIENTS: dict[OpOverload, Gradients] = {
     **{
         getattr(getattr(aten, kind), overload): _of_layers
@@ -176,7 +177,7 @@ GRADIENTS: dict[OpOverload, Gradients] = {
     aten._pack_padded_sequence.default: _of_sequences,
     aten._pad_packed_sequence.default: _of_sequences,
 }
-"""By op; layers without dropout."""
+"""The gradient functions by op, for layers without dropout."""
 
 
 def _leaf(tensor: torch.Tensor, needs: bool) -> torch.Tensor:
@@ -186,22 +187,25 @@ def _leaf(tensor: torch.Tensor, needs: bool) -> torch.Tensor:
 def _by_history(
     outputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], upstream: Sequence[torch.Tensor | None]
 ) -> Sequence[torch.Tensor | None] | None:
-    """From the history of the outputs; None where that may say something else, or nothing.
+    """Return the gradients from the history of the outputs; None where the history may give something else, or nothing.
 
-    Autograd goes on behind a tensor that is wanted, if that leads to another one: the same layers once more, a
-    state that was made from a weight.  What comes of that way belongs to other steps of the program.
+    Autograd continues behind a wanted tensor if that leads to another wanted one: the same layers applied twice, or a
+    state made from a weight. Gradients that arrive that way belong to other steps of the program.
     """
     tracked = all(each.grad_fn is not None for each in outputs) and all(each.requires_grad for each in wanted)
     tracked = tracked and not any(
         each._backward_hooks for each in (*outputs, *wanted)
     )  # which the program's steps have
-    written = any(each._version for each in outputs)  # what wrote is in their history, too; it is asked for its errors
+    written = any(each._version for each in outputs)  # in their history, too; autograd is asked for its errors
     found = _asked(outputs, wanted, upstream) if tracked and (written or _apart(wanted)) else [None]
     return None if written or any(each is None for each in found) else found
 
 
 def _apart(wanted: Sequence[torch.Tensor]) -> bool:
-    """Whether no tensor is there twice, and none leads to another by its history, as far as that is looked at."""
+    """Return whether the wanted tensors are distinct, and no history leads from one to another.
+
+    Longer histories than the limit count as leading there.
+    """
     leaves = {id(each) for each in wanted if each.grad_fn is None}
     made = {(each.grad_fn, each.output_nr) for each in wanted if each.grad_fn is not None}
     if len(leaves) + len(made) != len(wanted):

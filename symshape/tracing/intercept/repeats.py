@@ -1,12 +1,12 @@
-"""Calls that a trace has seen before: the same function on operands with the same metadata writes the same nodes.
+"""Replayed calls: the same function on operands with the same metadata records the same nodes again.
 
-A model's layers call the same functions on tensors of the same sizes, strides and dtypes.  What such a call does
-follows from these and from the facts, and facts only grow: so the nodes of the first one are written down again with
-the operands of the next, without C++ and without asking the rules once more.
+A model's layers call the same functions on tensors of the same sizes, strides and dtypes. The nodes follow from these
+and from the facts, and facts only grow. So the first call's nodes are recorded again with the new operands, without C++
+and without asking the rules.
 
-Only without gradients, and outside of everything else that changes what a call does (autocast, inference mode,
-``torch.func``, modes of the program's own); only functions that are known to depend on metadata alone, and only calls
-that read no data, wrote to nothing, left no assertion and made no symbol.
+Calls are replayed only without gradients, and outside autocast, inference mode, ``torch.func`` and the program's own
+modes. Only functions that depend on metadata alone qualify. The call must have read no data, written to nothing, left
+no assertion and made no symbol.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAMES = frozenset(
 )
 _PLACES: tuple[Any, ...] = (torch.Tensor, torch, operators.variable_functions, torch.nn.functional, operators.nn)
 REPEATED = {getattr(place, name) for place in _PLACES for name in _NAMES if callable(getattr(place, name, None))}
-"""Functions of tensors' metadata alone."""
+"""Functions whose nodes depend on the metadata of tensors alone."""
 
 _SAME = frozenset((str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(None), EllipsisType))
 _NUMBERS = frozenset((int, bool))
@@ -53,12 +53,12 @@ _kernels: dict[Any, tuple[Callable[[], Any], ...]] = {
     torch.nn.functional.batch_norm: (operators.is_cudnn,),
     torch.batch_norm: (operators.is_cudnn,),
 }
-"""Functions that choose among kernels, and what they may choose."""
+"""Functions that choose among kernels, and the settings that the choice depends on."""
 Key = tuple[Any, ...]
 
 
 class Repeats:
-    """The calls of one trace so far."""
+    """The replayable calls of one trace so far."""
 
     def __init__(self, trace: RepeatingTrace) -> None:
         self._trace = trace
@@ -69,7 +69,7 @@ class Repeats:
     def call(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, run: Callable[..., Any]
     ) -> Any:
-        """What ``run(*args, **kwargs)`` answers, which stands for ``function``; repeated if there was such a call."""
+        """Return ``run(*args, **kwargs)``, which stands for ``function``; replay the nodes of an earlier such call."""
         if not self._trace.is_plain() or dispatch.function_mode_count():
             return run(*args, **kwargs) if kwargs else run(*args)
         operands: list[torch.Tensor] = []
@@ -89,9 +89,9 @@ class Repeats:
             return run(*args, **kwargs) if kwargs else run(*args)
         return self._again(known, operands)
 
-    # -- what a call hangs on
+    # -- what a call depends on
     def _parts(self, args: Any, operands: list[torch.Tensor]) -> Key:
-        """What of arguments a call may depend on; tensors go to ``operands``.
+        """Return the parts of arguments that a call may depend on; tensors are appended to ``operands``.
 
         Raises:
             UnknownCallError: it may depend on more.
@@ -140,7 +140,7 @@ class Repeats:
         return position, self._number(spec) if known is None else known[1], tensor.requires_grad
 
     def _number(self, spec: TensorSpec) -> int:
-        """The same for specs that say the same."""
+        """Return a number for the spec; equal specs get the same number."""
         same = (spec.sizes, spec.strides, spec.storage_offset, spec.dtype, spec.device, spec.layout)
         number = self._specs.setdefault(same, len(self._specs))
         self._numbers[id(spec)] = spec, number
@@ -164,4 +164,4 @@ class Repeats:
 
 _UNSEEN: Any = object()
 _OWN_FRAMES = 2
-"""Of a call that are ours, for sure: those of ``_again`` and ``call``."""
+"""The number of stack frames of a replayed call that are certainly ours: ``_again`` and ``call``."""

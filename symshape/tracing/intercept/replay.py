@@ -1,4 +1,4 @@
-"""What a call did, kept so that its nodes can be written down again with other operands: see :mod:`repeats`."""
+"""The record of a call, from which its nodes are written down again with other operands (see :mod:`repeats`)."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 from symshape.user_code import Location
 
 Output = tuple[TensorSpec, int | None, bool]
-"""An output of an op: its metadata, the argument that it views, whether it keeps that one's strides."""
+"""An output of an op: its metadata, the index of the argument that it views, whether it keeps those strides."""
 
 
 class Lifting(Protocol):
-    """The real tensors of a trace."""
+    """The real tensors of a trace and their values in the graph."""
 
     @property
     def lifted(self) -> Mapping[int, Lifted]:
-        """By ``id`` of the real tensor."""
+        """The lifted tensors, by ``id`` of the real tensor."""
 
     def lift(self, tensor: torch.Tensor) -> Lifted:
-        """The graph's name for a real tensor."""
+        """Return the graph's value for a real tensor."""
 
 
 class RepeatingTrace(Trace, Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that replaying calls needs."""
 
     @property
     def lifting(self) -> Lifting:
-        """Real tensors and constants."""
+        """The real tensors and constants of the trace."""
 
     def is_plain(self) -> bool:
-        """Whether ops do what they did at the start of the trace, and nothing else sees them."""
+        """Return whether ops behave as at the start of the trace, and no other mode sees them."""
 
     def looks(self) -> tuple[int, ...]:
-        """A count of everything that a call may do besides writing nodes down."""
+        """Return a count of everything that a call may do besides recording nodes."""
 
     def outputs_of(self, node: Node) -> tuple[Output | None, ...]:
-        """What there is to know of a node's outputs for another node with outputs like these."""
+        """Return a description of a node's outputs, for another node with outputs like these."""
 
     def written_again(self, node: Node, like: Sequence[Output | None]) -> None:
-        """Adds a node that lacks its outputs, which are like those of another one."""
+        """Add a node without outputs to the trace; its outputs are made like those described."""
 
     def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
-        """A symbolic tensor for a value; or one that the value lives as long as."""
+        """Return a symbolic tensor for a value, or make ``tensor`` keep the value alive."""
 
 
 class UnknownCallError(Exception):
-    """Arguments or results that say nothing of what a call does."""
+    """Arguments or results from which the effect of a call cannot be told."""
 
 
 @attrs.frozen
 class _Slot:
-    """In the arguments of a node that is kept: which operand, or (after those) which value made by an earlier node."""
+    """A placeholder in a stored node's arguments: the number of an operand or, after these, of an earlier value."""
 
     number: int
 
 
 @attrs.frozen(eq=False)
 class _Copy:
-    """A reshape that copied: before which of the nodes, of what, into what."""
+    """A reshape that copied: the node that it precedes, its source, its copy."""
 
     before: int
     source: int
@@ -79,16 +79,16 @@ _Places = Sequence[tuple[int, int]]
 
 @attrs.frozen(eq=False)
 class KeptCall:
-    """What a call did.
+    """The stored record of a call.
 
     Attributes:
-        nodes: with slots in their arguments; where in their positional arguments slots stand, and which (None where
-            some stand deeper); what their outputs are like.
-        held: of values that the nodes make, the slots: and of the last one that was made while each was held.
-        living: the slots of those that lived on, but for results.
-        made: the slots of those that are returned.
-        results: the slots of what is returned.
-        kind: what holds them: a tuple, a list, or None for one tensor.
+        nodes: each node with slots in its arguments; the positions of slots among its positional arguments (None
+            where some are nested deeper); a description of its outputs.
+        held: for values whose lifetime ended in the call: the slot, and the slot of the last value made until then.
+        living: the slots of values that lived on, except results.
+        made: the slots of the returned values that the call made.
+        results: the slots of all returned values.
+        kind: the class of the returned container: a tuple, a list, or None for one tensor.
         copies: reshapes that copied.
     """
 
@@ -103,7 +103,7 @@ class KeptCall:
 
 # -- the first call
 def kept(trace: RepeatingTrace, operands: Sequence[torch.Tensor], result: Any, start: int, copies: int) -> KeptCall:
-    """What the call did that wrote the steps of a trace from ``start`` on, and reshapes that copied from ``copies`` on.
+    """Return the record of the call that made the trace's steps from ``start`` on, and the copying reshapes likewise.
 
     Raises:
         UnknownCallError: it did more than to write nodes that follow from the metadata of the operands.
@@ -138,9 +138,9 @@ def kept(trace: RepeatingTrace, operands: Sequence[torch.Tensor], result: Any, s
 
 
 def _is_simple(node: Node) -> bool:
-    """Whether a node does nothing but compute its values, whose metadata follow from those of its arguments.
+    """Return whether a node only computes values whose metadata follow from those of its arguments.
 
-    How many elements of a mask are not 0 is known of that very mask, not of others with the same metadata.
+    The number of nonzero elements of a mask is known for that mask only, not for others with the same metadata.
     """
     rule = registry.lookup(node.op)
     if rule is None or rule.data_dependent:
@@ -191,11 +191,11 @@ def _slots_before(index: int, made: Sequence[Value], slots: Mapping[Value, int])
 
 # -- a later one
 class Replay:
-    """A call that is made again.
+    """A replay of a stored call.
 
     Args:
-        trace: which writes it down.
-        operands: of this call.
+        trace: the trace that records it.
+        operands: the tensors of this call.
         location: the user's line.
     """
 
@@ -205,10 +205,10 @@ class Replay:
         self._trace = trace
         self._operands = operands
         self._location = location
-        self._values: list[Value | None] = [None] * len(operands)  # those of operands where they are first used
+        self._values: list[Value | None] = [None] * len(operands)  # an operand's value is found at its first use
 
     def of(self, known: KeptCall) -> Any:
-        """Writes down again what the call did; answers what it returns."""
+        """Record the stored call again; return its result."""
         trace, values, operands = self._trace, self._values, self._operands
         start = len(trace.steps)
         for node, places, like in known.nodes:
@@ -239,7 +239,7 @@ class Replay:
         return results[0] if known.kind is None else known.kind(results)
 
     def _value(self, slot: int) -> Value:
-        """The value in a slot; a real tensor gets its own here."""
+        """Return the value in a slot; a real tensor is lifted at its first use."""
         found = self._values[slot]
         if found is None:
             operand = self._operands[slot]
@@ -248,7 +248,7 @@ class Replay:
         return found
 
     def _filled(self, args: Iterable[Any]) -> tuple[Any, ...]:
-        """Arguments with values in place of slots."""
+        """Return arguments with values in place of slots."""
         found: list[Any] = []
         for arg in args:
             kind = type(arg)

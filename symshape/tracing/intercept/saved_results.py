@@ -1,8 +1,8 @@
-"""Results that autograd saved and hands out again, whose history a graph would lose.
+"""Tensors that autograd saved and hands out again, whose history a graph would lose.
 
-Autograd saves a result as a detached copy and gives the copy its history again where backward needs it.  The trace sees
-the detaching, twice, and nothing of the history.  Without gradients of gradients nobody needs to know: where they are
-asked for (``create_graph=True``), the graph has to use the result itself.
+Autograd saves a result as a detached copy and restores the copy's history where backward needs it. The trace sees the
+detaching, twice, and nothing of the history. Without gradients of gradients this does not matter. With them
+(``create_graph=True``), the graph has to use the result itself.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from symshape.torch_internals import autograd, dispatch
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 _History = tuple[int, int]
-"""The number of the autograd node that made a tensor, in the order of this thread, and which of its results it is."""
+"""The sequence number of the autograd node that made a tensor (in this thread), and which result it is."""
 
 
 @attrs.define(eq=False)
 class _Detached:
-    """What was detached.
+    """A detached value.
 
     Attributes:
-        root: the value with a history, of which this is the copy of a copy …; None where there is none.
-        history: that of ``root``.
+        root: the value with a history, of which this is a copy (or a copy of a copy …); None where there is none.
+        history: the history of ``root``.
         written: whether something wrote to its memory afterwards.
     """
 
@@ -40,17 +40,17 @@ class SavedResults:
     """The detached values of one trace.
 
     Args:
-        told: the values that require gradients because the program told them to.
+        told: the values on which the program itself set ``requires_grad``.
     """
 
     def __init__(self, told: Collection[Value]) -> None:
         self._told = told
         self._found: dict[Value, _Detached] = {}
-        self._hooked = False  # whether hooks may make a leaf anew that autograd saved
+        self._hooked = False  # whether hooks may recreate a leaf that autograd saved
         self._by_memory: dict[object, list[_Detached]] = {}
 
     def detached(self, value: Value, tensor: torch.Tensor, source: Value) -> None:
-        """A value was made by detaching a tensor, of this value."""
+        """Record that ``value`` was made by detaching ``tensor``, whose value is ``source``."""
         history, before = _history(tensor), self._found.get(source)
         if history is not None:
             made = _Detached(source, history)
@@ -61,13 +61,13 @@ class SavedResults:
         self._by_memory.setdefault(value.storage, []).append(made)
 
     def written(self, values: Iterable[Value]) -> None:
-        """An op wrote to these values: a detached one may have a history of its own now."""
+        """Record that an op wrote to these values: a detached one may have a history of its own now."""
         for value in values:
             for each in self._by_memory.get(value.storage, ()):
                 each.written = True
 
     def of(self, tensor: SymbolicTensor) -> Value:
-        """The value that a graph uses for a tensor, so that gradients go on through it.
+        """Return the value that a graph uses for a tensor, so that gradients flow through it.
 
         Raises:
             UnsupportedError: the tensor has a history, and which result of the graph's has the same is not known.
@@ -80,7 +80,7 @@ class SavedResults:
         if history is not None and history == found.history and not found.written and found.root is not None:
             return found.root
         if history is None and not self._hooked:
-            return value  # told so where nobody saw it, in a gradient of the program's own
+            return value  # requires_grad was set unseen, in a gradient of the program's own
         if history is not None and history != found.history and (found.written or _is_custom(tensor)):
             return value
         raise UnsupportedError(
@@ -91,7 +91,7 @@ class SavedResults:
 
 
 def _requires_grad(tensor: SymbolicTensor) -> bool:
-    with dispatch.DisableTorchFunction():  # the answer is not for the program
+    with dispatch.DisableTorchFunction():  # our own read, not the program's
         return tensor.requires_grad
 
 
@@ -102,6 +102,6 @@ def _history(tensor: torch.Tensor) -> _History | None:
 
 
 def _is_custom(tensor: SymbolicTensor) -> bool:
-    """Whether an ``autograd.Function`` made a tensor: it may answer what it detached."""
+    """Return whether an ``autograd.Function`` made a tensor: it may return what it detached."""
     with dispatch.DisableTorchFunction():
         return isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction)

@@ -1,9 +1,9 @@
-"""``associative_scan`` over a symbolic length: a program for each number of levels, not for each length.
+"""``associative_scan`` over a symbolic length: one program for each number of levels, not for each length.
 
-torch's own halves the sequence and asks at each level whether what is left is even.  What an element of the result is
-made of hangs on its position alone, so the same combinations in the same order are written down here without that
-question: the elements at even places are those after the first ``(n - 1) // 2`` odd ones.
-(Source: torch/_higher_order_ops/associative_scan.py, checked on 2.13.)
+Torch's own implementation halves the sequence and asks at each level whether the remaining length is even. An element
+of the result depends on its position alone. So the same combinations are recorded here in the same order without that
+question: the elements at even positions are those after the first ``(n - 1) // 2`` odd ones. (Source:
+torch/_higher_order_ops/associative_scan.py, checked on 2.13.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Combine = Callable[..., list[torch.Tensor]]
 def by_levels(
     operator: Callable[..., Any], leaves: Sequence[torch.Tensor], dim: int = 0, additional_inputs: Sequence[Any] = ()
 ) -> Any:
-    """``generic_associative_scan``, of which the length may be symbolic."""
+    """Compute ``generic_associative_scan``, whose length may be symbolic."""
     sizes = leaves[0].shape
     if not isinstance(sizes[dim], torch.SymInt) or any(s == 0 for i, s in enumerate(sizes) if i != dim):
         return generic_associative_scan(operator, leaves, dim, additional_inputs)
@@ -49,7 +49,7 @@ def _scanned(combine: _Combine, elems: list[torch.Tensor], dim: int) -> list[tor
 
 
 def _interleaved(even: torch.Tensor, odd: torch.Tensor, n: Any, dim: int) -> torch.Tensor:
-    """One of the even ones, one of the odd ones, in turn; of an odd number of elements the last one is even."""
+    """Interleave even and odd elements; if their total number is odd the last one is even."""
     as_many = torch.cat([odd, _slice(even, dim, n // 2)], dim)
     both = torch.stack([even, as_many], dim + 1).flatten(dim, dim + 1)
     result: torch.Tensor = _slice(both, dim, 0, n)
@@ -57,9 +57,9 @@ def _interleaved(even: torch.Tensor, odd: torch.Tensor, n: Any, dim: int) -> tor
 
 
 def loop() -> Callable[..., Any]:
-    """What eager runs as ``scan``, step by step."""
+    """Return the function that eager runs for ``scan``, step by step."""
     return generic_scan
 
 
 SCANS: dict[int, Any] = {id(generic_associative_scan): by_levels}
-"""By ``id``, what scans are in traced code."""
+"""The replacements for scans in traced code, by ``id``."""

@@ -1,4 +1,4 @@
-"""``max``, ``min`` and ``sorted`` of sizes in traced code are terms: a program serves whichever size is the greatest.
+"""``max``, ``min`` and ``sorted`` of sizes as terms in traced code: one program serves whichever size is the greatest.
 
 Python would compare the sizes, and each comparison would leave a guard.
 """
@@ -14,17 +14,17 @@ import torch
 
 from symshape.tracing.intercept.number_operators import is_ours, of_numpy
 
-_MOST_SORTED = 4  # sizes: the terms of more are long
+_MOST_SORTED = 4  # sizes: with more, the terms become long
 _VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), iter([]), iter(()), iter({}))
 _ITERABLES = {map, filter, zip, set, frozenset, enumerate, reversed, GeneratorType, *map(type, _VIEWS)}
-"""Iterables of Python's own, which may be read once."""
+"""Python's own iterables, some of which can be read only once."""
 
 
 def is_term(numbers: Sequence[Any]) -> bool:
-    """Return whether the greatest of these numbers is a term, so that nobody need know which one it is.
+    """Return whether the greatest of these numbers becomes a term, so that no guard says which one is the greatest.
 
-    That is so of integers some of which only data tell, or two of which are different sizes.  A size and constants are
-    compared instead: that costs one guard, and later terms stay simple.
+    It becomes a term if some integers depend on data, or if two are different sizes. A size and constants are compared
+    instead: that costs one guard, and later terms stay simple.
     """
     if len(numbers) < 2 or not all(type(each) in (int, torch.SymInt) for each in numbers):
         return False
@@ -36,24 +36,24 @@ def is_term(numbers: Sequence[Any]) -> bool:
 
 
 def listed_once(items: Any) -> Any:
-    """Return the items of a container or an iterator of Python's own as a list; anything else as it is."""
+    """Return the items of a Python container or iterator as a list; any other value unchanged."""
     if type(items) in (list, tuple, torch.Size):
         return items
     return list(items) if type(items) in _ITERABLES else items
 
 
 def greatest(numbers: Sequence[Any]) -> Any:
-    """Return ``max(numbers)``: a term where that is one of several sizes."""
+    """Return ``max(numbers)``: a term for several sizes (see :func:`is_term`)."""
     return functools.reduce(torch.sym_max, numbers) if is_term(numbers) else max(numbers)
 
 
 def least(numbers: Sequence[Any]) -> Any:
-    """Return ``min(numbers)``: a term where that is one of several sizes."""
+    """Return ``min(numbers)``: a term for several sizes (see :func:`is_term`)."""
     return functools.reduce(torch.sym_min, numbers) if is_term(numbers) else min(numbers)
 
 
 def plain_sorted(items: Any, /, **options: Any) -> Any:
-    """``sorted``, for which few sizes in order are terms: the least of them, the next one, and so on.
+    """Compute ``sorted``; the order of a few sizes is given by terms: the least of them, the next one, and so on.
 
     >>> plain_sorted([3, 1, 2], reverse=True)
     [3, 2, 1]

@@ -1,4 +1,4 @@
-"""Composites that C++ computes with plain sizes, which would be fixed: here the same ops, with sizes as they are.
+"""Composites that C++ computes with plain sizes, which would fix them; here the same ops on symbolic sizes.
 
 Source: aten/src/ATen/native (LinearAlgebra.cpp, TensorFactories.cpp, Itertools.cpp, ReduceOps.cpp, Correlation.cpp,
 TensorAdvancedIndexing.cpp).
@@ -20,7 +20,7 @@ _torch_take_along_dim = torch.take_along_dim
 
 
 def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's own name
-    """``torch.kron``: every element of the one times the other."""
+    """Compute ``torch.kron``: every element of the one times the other."""
     dims = max(input.dim(), other.dim())
     ones, others = ([1] * (dims - each.dim()) + list(each.shape) for each in (input, other))
     left = _unsafe_view(input, [size for each in ones for size in (each, 1)])
@@ -30,7 +30,7 @@ def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:  # noqa: A00
 
 
 def vander(x: torch.Tensor, N: Any = None, increasing: bool = False) -> torch.Tensor:
-    """``torch.vander``: the powers of each element, one row for each."""
+    """Compute ``torch.vander``: the powers of each element, one row for each."""
     if x.dim() != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     columns: Any = x.size(0) if N is None else N
@@ -48,7 +48,7 @@ def vander(x: torch.Tensor, N: Any = None, increasing: bool = False) -> torch.Te
 
 
 def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:  # noqa: A002
-    """``torch.combinations``: pairs are picked by their positions, of which it is known how many there are."""
+    """Compute ``torch.combinations``; pairs are selected by position, and their number follows from the size."""
     if type(input) is not SymbolicTensor or input.dim() != 1 or r != 2 or input.requires_grad:
         return _torch_combinations(input, r, with_replacement)
     n, offset = input.size(0), 0 if with_replacement else 1
@@ -59,7 +59,7 @@ def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False
 
 
 def gradient(input: torch.Tensor, **options: Any) -> Any:  # noqa: A002
-    """``torch.gradient`` with one spacing for all dimensions."""
+    """Compute ``torch.gradient`` with one spacing for all dimensions."""
     spacing, dim = options.get("spacing", 1), options.get("dim")
     plain = spacing is None or (type(spacing) in (int, float) and spacing != 0)
     if not plain or options.get("edge_order", 1) != 1 or input.dtype not in (torch.float32, torch.float64):
@@ -80,7 +80,7 @@ def _slope(tensor: torch.Tensor, dim: int, spacing: float) -> torch.Tensor:
 
 
 def cov(input: torch.Tensor, **options: Any) -> torch.Tensor:  # noqa: A002
-    """``torch.cov`` without weights: how many observations there are is a size, not data."""
+    """Compute ``torch.cov`` without weights: the number of observations is a size, not data."""
     correction = options.get("correction", 1)
     observations: Any = input.size(1) if input.dim() == 2 else input.size(0) if input.dim() == 1 else None
     usual = options.keys() <= {"correction"} and type(correction) is int and input.dtype is not torch.bool
@@ -93,7 +93,7 @@ def cov(input: torch.Tensor, **options: Any) -> torch.Tensor:  # noqa: A002
 
 
 def corrcoef(input: torch.Tensor) -> torch.Tensor:  # noqa: A002
-    """``torch.corrcoef``."""
+    """Compute ``torch.corrcoef``."""
     found = cov(input)
     if found.dim() == 0:
         return found / found
@@ -108,7 +108,7 @@ def corrcoef(input: torch.Tensor) -> torch.Tensor:  # noqa: A002
 
 
 def take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: Any = None) -> torch.Tensor:  # noqa: A002
-    """``torch.take_along_dim``: tensor and positions are spread over each other's dimensions, but for one."""
+    """Compute ``torch.take_along_dim``: tensor and positions are broadcast against each other, except along ``dim``."""
     if dim is None:
         return _torch_take_along_dim(input, indices)
     if type(dim) is not int or input.dim() != indices.dim() or not -input.dim() <= dim < input.dim():

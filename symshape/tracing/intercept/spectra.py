@@ -1,6 +1,6 @@
-"""``torch.stft`` and ``torch.istft``, which C++ takes apart with plain sizes and a question about data.
+"""``torch.stft`` and ``torch.istft``, which C++ decomposes with plain sizes and a question about data.
 
-The ops that come out are those that eager runs; that no sum of windows is 0 is asserted in each run.
+The resulting ops are those that eager runs. Each run asserts that no sum of windows is 0.
 Source: aten/src/ATen/native/SpectralOps.cpp.
 """
 
@@ -17,12 +17,12 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 aten = torch.ops.aten
 _torch_stft: Any = torch.stft
 _torch_istft: Any = operators.variable_functions.istft
-_UNSCALED, _BY_ROOT, _BY_SIZE = 0, 1, 2  # how a transform is normalised, as ATen counts
+_UNSCALED, _BY_ROOT, _BY_SIZE = 0, 1, 2  # normalisations of a transform, as ATen numbers them
 _LEAST_SUM = 1e-11
 
 
 def _is_plain(n_fft: Any, hop: Any, width: Any, window: Any) -> bool:
-    """Whether the windows are constants that fit: what C++ would refuse, and complex ones, are left to it."""
+    """Return whether the window sizes are constants that fit; C++ handles refused sizes and complex windows."""
     if any(type(each) is not int for each in (n_fft, hop, width)) or not 0 < width <= n_fft or hop <= 0:
         return False
     if window is None:
@@ -43,7 +43,7 @@ def stft(
     return_complex: bool | None = None,
     align_to_window: bool | None = None,
 ) -> Any:
-    """``torch.stft``: the spectra of overlapping pieces of a signal."""
+    """Compute ``torch.stft``: the spectra of overlapping pieces of a signal."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
     plain = _is_plain(n_fft, hop, width, window) and return_complex is not None and align_to_window is None
@@ -84,7 +84,7 @@ def istft(
     length: Any = None,
     return_complex: bool = False,
 ) -> Any:
-    """``torch.istft``: the least-squares signal of overlapping spectra."""
+    """Compute ``torch.istft``: the least-squares signal of overlapping spectra."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
     plain = _is_plain(n_fft, hop, width, window) and hop <= width and not return_complex
@@ -113,7 +113,7 @@ def istft(
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else -(n_fft // 2) if center else whole
     signal, sums = (aten.slice.Tensor(each, 1, start, end) for each in (signal, sums))
-    if window is not None or width != n_fft:  # without one all of it is covered
+    if window is not None or width != n_fft:  # without a window every sample is covered
         nothing = sums.abs().min().lt(_LEAST_SUM)
         torch._check(nothing.logical_not().item(), lambda: "istft: window overlap add min: 1")
     signal = signal / sums
@@ -126,4 +126,4 @@ def istft(
 
 HANDLERS: dict[Any, Callable[..., Any]] = dict.fromkeys((torch.stft, torch.Tensor.stft), stft)
 HANDLERS |= dict.fromkeys((_torch_istft, torch.Tensor.istft), istft)
-"""What a function mode sees, and what to do instead."""
+"""The replacements for ``torch.stft`` and ``torch.istft``, by function; ``FunctionMode`` calls these."""

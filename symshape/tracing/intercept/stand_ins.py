@@ -1,4 +1,4 @@
-"""Functions of ours that stand for others in traced code: as values they are those, for whoever compares them."""
+"""Replacement functions that compare equal to the functions that they replace in traced code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class StandIn(functools.partial[Any]):
-    """Calls a function of ours; compares, hashes and shows as the one that it stands for.
+    """A callable that calls a function of ours, but compares, hashes and prints as the original.
 
     >>> import math
     >>> root = standing_for(math.sqrt, lambda number: "ours")
@@ -36,7 +36,7 @@ class StandIn(functools.partial[Any]):
 
 
 def standing_for(original: Any, ours: Callable[..., Any]) -> Any:
-    """What stands for a function; a class stays itself."""
+    """Return a stand-in for ``original`` that calls ``ours``; if ``ours`` is a class, return the class."""
     if isinstance(ours, type):
         return ours
     made = StandIn(ours)

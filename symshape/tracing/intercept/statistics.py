@@ -1,8 +1,8 @@
-"""Batch norm that counts its batches (``momentum=None``): C++ takes the share of a batch for a plain number.
+"""Batch norm with a cumulative average (``momentum=None``), whose momentum C++ takes for a plain number.
 
-The count is a tensor, so the share of the next batch in the running statistics is known only when the graph runs.
-The result does not hang on it: it is what the layer gives without statistics, and these are written by a call of their
-own, by the kernel that eager runs.
+The number of batches is a tensor, so the weight of the next batch in the running statistics is known only when the
+graph runs. The result does not depend on it: the layer without statistics gives the same. A separate call, by the
+kernel that eager runs, writes the statistics.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def batch_norm(
     momentum: Any = 0.1,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    """As ``torch.nn.functional.batch_norm``, with a momentum that only data tell."""
+    """Compute ``torch.nn.functional.batch_norm`` with a momentum that depends on data."""
     given = running_mean, running_var
     counted = type(momentum) is torch.SymFloat and type(eps) is float and type(training) is bool
     if not counted or None in given or not can_be_whole((input, *given, weight, bias), on_cuda=True):
@@ -42,4 +42,4 @@ def batch_norm(
 
 
 HANDLERS: dict[Any, Any] = {_batch_norm: batch_norm}
-"""What a function mode sees of batch norm, and what to do instead."""
+"""The replacement for torch's batch norm, by function; ``FunctionMode`` calls it."""

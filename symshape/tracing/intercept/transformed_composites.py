@@ -1,6 +1,6 @@
-"""Composites inside of ``torch.func.grad``, ``vjp`` and ``jvp``, whose tensors are wrapped around symbolic ones.
+"""Composites inside ``torch.func.grad``, ``vjp`` and ``jvp``, whose tensors are wrapped around symbolic ones.
 
-C++ computes these composites and their gradients with plain sizes, which would be fixed.
+C++ computes these composites and their gradients with plain sizes, which would fix them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from symshape.tracing.intercept.vmapped_branches import under_gradients
 
 
 def _masked_select(input: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # noqa: A002 - torch's own name
-    """``torch.masked_select`` by indexing, whose gradient takes symbolic sizes."""
+    """Compute ``torch.masked_select`` by indexing, whose gradient takes symbolic sizes."""
     tensor, chosen = torch.broadcast_tensors(input, mask)
     found: torch.Tensor = tensor[chosen]
     return found
@@ -37,4 +37,4 @@ _COMPOSITES: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
 }
 HANDLERS = {function: _where_wrapped(handler, function) for function, handler in _COMPOSITES.items()}
-"""What a function mode sees, and what to do instead."""
+"""The replacements inside gradient transforms, by function; ``FunctionMode`` calls these."""

@@ -1,6 +1,6 @@
-"""Composites that C++ takes apart by asking whether a tensor is empty, of tensors of which only data tell that.
+"""Composites whose C++ decomposition asks whether a tensor is empty, for tensors whose size depends on data.
 
-They stay one op, and the kernel finds out.  Attention's mask is told of the sizes that C++ does not ask for.
+They stay one op, and the kernel finds out. An attention mask gets plain sizes where C++ compares without asking.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MODES: dict[str | None, int] = {
 
 
 def _is_unbacked(*tensors: Any) -> bool:
-    """Whether the sizes of some tensor are known only at run time."""
+    """Return whether the sizes of some tensor are known only at run time."""
     return any(
         type(size) is IntNode and not size.has_hint()
         for each in tensors
@@ -45,7 +45,7 @@ def dropout(
     training: Any = True,
     inplace: bool = False,
 ) -> Any:
-    """``F.dropout``, which returns the very tensor if that is empty."""
+    """Compute ``F.dropout``, which returns its argument if that is empty."""
     args = (input, p, training)
     fine = type(p) is float and 0 < p <= 1 and training is True and not inplace
     if not fine or not _is_unbacked(input) or not can_be_whole(args):
@@ -64,9 +64,10 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """``scaled_dot_product_attention`` as one op, where whatever kernel is chosen lays its result out in order.
+    """Compute ``scaled_dot_product_attention`` as one op where every kernel gives the result the same memory layout.
 
-    Which one that is depends on whether a length is 0.
+    The choice of kernel depends on whether a length is 0.
+
     Source: aten/src/ATen/native/transformers/sdp_utils_cpp.cpp.
     """
     attn_mask = _plainly_broadcast(attn_mask, query, key)
@@ -81,9 +82,10 @@ def attention(
 
 
 def _plainly_broadcast(mask: Any, query: SymbolicTensor, key: Any) -> Any:
-    """The mask with plain sizes of 1, which guards fix, where it is broadcast along queries, keys, heads or a batch.
+    """Return the mask with plain sizes of 1, fixed by guards, where it is broadcast along queries, keys, heads, batch.
 
-    C++ looks whether they are 1 without asking, and where it is not told runs matrix products in place of one kernel.
+    C++ compares these sizes with 1 without leaving a guard. For a symbolic size it runs matrix products in place of one
+    kernel.
     """
     if type(mask) is not SymbolicTensor or mask.requires_grad or type(key) is not SymbolicTensor:
         return mask
@@ -106,7 +108,7 @@ def _plainly_broadcast(mask: Any, query: SymbolicTensor, key: Any) -> Any:
 def distances(
     x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"
 ) -> Any:
-    """``torch.cdist``, of which C++ chooses the kernel by whether there are more than 25 rows."""
+    """Compute ``torch.cdist``, for which C++ chooses the kernel by whether there are more than 25 rows."""
     args = (x1, x2, p, _MODES.get(compute_mode))
     if not _is_unbacked(x1, x2) or args[3] is None or not can_be_whole(args):
         return _plain_cdist(x1, x2, p, compute_mode)
@@ -114,15 +116,15 @@ def distances(
 
 
 def _taken_apart(*args: Any, **named: Any) -> Any:
-    """Attention as C++ takes it apart, but for the matrix products in it where their sizes would be fixed."""
+    """Compute attention by C++'s decomposition; matrix products in it whose sizes would be fixed are replaced."""
     if not SIZES_ARE_SYMBOLS and named["scale"] is None and type(args[0]) is SymbolicTensor and args[0].dim():
-        bool(args[0].size(-1) == 0)  # by whose root it divides; its products would ask, too
+        bool(args[0].size(-1) == 0)  # it divides by the root of this size; its products would ask, too
     with of_symbols():
         return _plain_attention(*args, **named)
 
 
 def _of_data(op: Any) -> Callable[..., Any]:
-    """``torch.equal`` or ``torch.allclose``, whose answer is a truth that only data tell: C++ would ask for it."""
+    """Return ``torch.equal`` or ``torch.allclose`` with an answer that depends on data: C++ would ask for the value."""
     plain = getattr(torch, op._schema.name.removeprefix("aten::"))
 
     def answer(input: SymbolicTensor, other: Any, *args: Any, **named: Any) -> Any:  # noqa: A002 - torch's own name
@@ -140,4 +142,4 @@ HANDLERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.equal, torch.Tensor.equal), _of_data(aten.equal.default)),
     **dict.fromkeys((torch.allclose, torch.Tensor.allclose), _of_data(aten.allclose.default)),
 }
-"""What a function mode sees, and what to do instead."""
+"""The replacements for these composites, by function; ``FunctionMode`` calls these."""

@@ -1,6 +1,6 @@
-"""Functions of singular values or eigenvalues alone, for which LAPACK runs another algorithm than with the vectors.
+"""Functions of singular values or eigenvalues without vectors, for which LAPACK runs another algorithm than with them.
 
-C++ asks for the vectors too where a tensor may need gradients, and takes a subclass such as ours for one that may.
+C++ also computes the vectors where a tensor may need gradients, and assumes that of any tensor subclass such as ours.
 Source: ``isTensorSubclassLike`` in aten/src/ATen/native/BatchLinearAlgebra.cpp.
 """
 
@@ -25,7 +25,7 @@ _FUNCTIONS: tuple[Any, ...] = (
 
 
 class _ValuesAlone(TorchDispatchMode):
-    """Decompositions inside make no vectors; what stands in their place nobody reads."""
+    """A dispatch mode in which decompositions compute no vectors; the placeholders for them are never read."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -57,4 +57,4 @@ def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 HANDLERS: dict[Any, Callable[..., Any]] = {each: _alone(each) for each in _FUNCTIONS}
-"""What a function mode sees, and what to do instead."""
+"""The replacements for these functions, by function; ``FunctionMode`` calls these."""

@@ -1,4 +1,4 @@
-"""``torch.cond`` under ``torch.vmap``: both functions where each example chooses for itself, else one of them for all.
+"""``torch.cond`` under ``torch.vmap``: both branches if each example has its own condition, else one branch for all.
 
 (Source: torch/_higher_order_ops/cond.py, checked on 2.13; private names of functorch are used here alone.)
 """
@@ -25,12 +25,12 @@ _Function = Callable[..., Any]
 
 
 def is_transformed() -> bool:
-    """Whether one of ``torch.func``'s transforms is at work."""
+    """Return whether a transform of ``torch.func`` is active."""
     return functorch.interpreters() is not None
 
 
 def under_gradients(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the symbolic tensor that gradient transforms wrap, which has the same sizes; None: there is none.
+    """Return the symbolic tensor inside gradient transforms, which has the same sizes; None if there is none.
 
     ``torch.vmap`` hides a dimension, so a tensor that it wraps has other sizes than the one inside.
     """
@@ -45,18 +45,18 @@ def under_gradients(tensor: torch.Tensor) -> torch.Tensor | None:
 def cond_of_examples(
     flows: Any, cond: _Function, condition: Any, then: _Function, otherwise: _Function, ops: Any
 ) -> Any:
-    """``cond`` inside of a transform.
+    """Compute ``cond`` inside a transform.
 
     Args:
-        flows: who makes nodes of a trace.
-        cond: the same outside of this transform.
-        condition: what chooses.
+        flows: the object that makes control-flow nodes of a trace.
+        cond: the same function outside this transform.
+        condition: the condition.
         then: a function of the operands.
-        otherwise: so too.
+        otherwise: a function of the operands, too.
         ops: the operands.
 
     Raises:
-        UnsupportedError: it is none that torch knows how to put such a choice through.
+        UnsupportedError: torch does not support ``cond`` under this transform.
     """
     interpreter: Any = retrieve_current_functorch_interpreter()
     if interpreter.key() != TransformType.Vmap:
@@ -69,7 +69,7 @@ def cond_of_examples(
     def of_all(function: _Function) -> _Function:
         def run(*operands: Any) -> Any:
             with vmap_increment_nesting(number, randomness) as inner:
-                if inner != level:  # what is captured would be of another level
+                if inner != level:  # captured tensors would be of another level
                     raise UnsupportedError("torch.cond under torch.vmap, whose levels torch numbers otherwise")
                 return pytree.tree_map(unwrapped, function(*operands))
 

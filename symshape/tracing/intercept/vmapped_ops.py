@@ -1,9 +1,8 @@
-"""Ops under ``torch.vmap`` whose batching rules in C++ ask for plain sizes, which would fix the batch and all else.
+"""Ops under ``torch.vmap`` whose batching rules in C++ ask for plain sizes, which would fix the batch and all others.
 
-Here the rules are written in Python, with sizes as they are: a function of the whole tensors, their batch first.  The
-gradient that ``torch.func.grad`` inside of ``vmap`` asks for is that function's gradient, as examples do not mix.
-
-Only ops that make new memory are here: a view made by an ``autograd.Function`` would not be known as one.
+Here the rules are written in Python on symbolic sizes: a function of the whole tensors, batch first. The gradient that
+``torch.func.grad`` inside ``vmap`` asks for is that function's gradient, as examples do not mix. Only ops that make new
+memory are here: a view made by an ``autograd.Function`` would not be known as a view.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class Batchable:
     """One call of an op.
 
     Attributes:
-        plain: computes it of the tensors of one example.
-        batched: computes it of whole tensors with the batch first; a flag for each tensor says whether it has a batch.
+        plain: computes the op for the tensors of one example.
+        batched: computes the op for whole tensors, batch first; a flag for each tensor says whether it has a batch.
     """
 
     plain: Callable[[Tensors], Any]
@@ -37,11 +36,11 @@ class Batchable:
 
 
 Rule = Callable[..., tuple[Tensors, Batchable] | None]
-"""The tensors of a call and what computes it; None: the call is left to torch."""
+"""A rule: returns the tensors of a call and its ``Batchable``, or None to leave the call to torch."""
 
 
 class Batched(torch.autograd.Function):
-    """A call of an op under ``vmap``."""
+    """The ``autograd.Function`` of a call of an op under ``vmap``."""
 
     @staticmethod
     def forward(op: Batchable, *tensors: torch.Tensor) -> Any:
@@ -50,7 +49,7 @@ class Batched(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Keep the tensors: the gradient computes the op once more."""
+        """Save the tensors: the gradient computes the op once more."""
         ctx.op = inputs[0]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs[1:])
@@ -85,7 +84,7 @@ class Batched(torch.autograd.Function):
 
 
 class Gradients(torch.autograd.Function):
-    """The gradients of a call of an op under ``vmap``."""
+    """The ``autograd.Function`` of the gradients of an op under ``vmap``."""
 
     @staticmethod
     def forward(op: Batchable, which: Sequence[int], needed: Sequence[bool], *tensors: torch.Tensor) -> Any:
@@ -94,7 +93,7 @@ class Gradients(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Nothing is kept."""
+        """Save nothing."""
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> Any:
@@ -163,10 +162,10 @@ def _has_gradients(tensor: torch.Tensor) -> bool:
 
 
 def can_be_batched(tensors: Tensors) -> bool:
-    """Return whether one ``vmap`` and at most one ``grad`` are around a call, whose tensors have unknown sizes.
+    """Return whether one ``vmap`` and at most one ``grad`` surround a call, some tensor of which has a symbolic size.
 
-    A tensor without a batch must not have gradients: each example would have its own.  Nor may autograd outside of the
-    transforms record the call, as the gradient of ``grad`` is computed without a history.
+    A tensor without a batch must not have gradients: each example would have its own. Autograd outside the transforms
+    must not record the call either, as the gradient of ``grad`` is computed without a history.
     """
     kinds = [each.key() for each in functorch.interpreter_stack() or ()]
     if (
@@ -185,13 +184,13 @@ def can_be_batched(tensors: Tensors) -> bool:
 
 @attrs.frozen
 class _Look:
-    """What the transforms around a tensor are, from the outermost on.
+    """The transforms around a tensor.
 
     Attributes:
-        has_batch: ``vmap`` goes through it.
+        has_batch: ``vmap`` maps over the tensor.
         has_gradients: ``grad`` records what is computed with it.
-        has_symbolic_batch: it has a batch, and stands for a tensor of unknown sizes.
-        is_recorded: autograd outside of the transforms records what is computed with it.
+        has_symbolic_batch: it has a batch, and the tensor inside has symbolic sizes.
+        is_recorded: autograd outside the transforms records what is computed with it.
     """
 
     has_batch: bool
@@ -211,12 +210,12 @@ def _look(tensor: torch.Tensor) -> _Look:
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
-    """Return the result of a call of an op that is here, or ``NotImplemented``: no transform is around it, say."""
+    """Return the result of an op that has a rule here, or ``NotImplemented`` if, say, no transform is active."""
     if functorch.interpreters() is None:
         return NotImplemented
     try:
         found = RULES[function](*args, **kwargs or {})
-    except (TypeError, AttributeError):  # other arguments than the rule knows
+    except (TypeError, AttributeError):  # arguments that the rule does not know
         return NotImplemented
     if found is None or not can_be_batched(found[0]):
         return NotImplemented
@@ -229,7 +228,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -
 
 
 def _expanded(flags: Sequence[bool], tensors: Tensors) -> list[torch.Tensor]:
-    """The tensors, each with a batch."""
+    """Return the tensors, each expanded to have a batch."""
     batch = next(each.shape[0] for each, flag in zip(tensors, flags, strict=True) if flag)
     return [each if flag else each.expand(batch, *each.shape) for each, flag in zip(tensors, flags, strict=True)]
 
@@ -245,7 +244,7 @@ def _joined(tensors: Any, dim: Any = 0) -> tuple[Tensors, Batchable] | None:
 
 
 def _along(function: Callable[..., Any]) -> Callable[..., tuple[Tensors, Batchable] | None]:
-    """The rule of a function of tensors, a dimension, and options."""
+    """Return the rule of a function of tensors, a dimension, and options."""
 
     def rule(tensors: Tensors, dim: Any, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
         rank = tensors[0].dim()
@@ -287,7 +286,7 @@ def _selected(input: torch.Tensor, dim: Any, index: torch.Tensor) -> tuple[Tenso
 
 
 def _of_each(function: Callable[..., Any]) -> Rule:
-    """The rule of a function of each element."""
+    """Return the rule of an elementwise function."""
 
     def rule(input: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable]:  # noqa: A002
         return [input], Batchable(
@@ -299,7 +298,7 @@ def _of_each(function: Callable[..., Any]) -> Rule:
 
 
 def _of_images(function: Callable[..., Any], spatial: int) -> Rule:
-    """The rule of a function of images: those of all examples are those of one batch."""
+    """Return the rule of a function of images: the images of all examples form one batch."""
 
     def rule(images: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
         rank = images.dim() - spatial
@@ -312,7 +311,7 @@ def _of_images(function: Callable[..., Any], spatial: int) -> Rule:
 
 
 def _convolution(function: Callable[..., Any], spatial: int) -> Rule:
-    """The rule of a convolution with weights that all examples share."""
+    """Return the rule of a convolution with weights that all examples share."""
 
     def rule(images: torch.Tensor, weight: Any, bias: Any = None, *rest: Any, **options: Any) -> Any:
         rank, weights = images.dim() - spatial, [weight] if bias is None else [weight, bias]
@@ -331,7 +330,7 @@ def _convolution(function: Callable[..., Any], spatial: int) -> Rule:
 
 
 def _folded(compute: Callable[[Tensors], torch.Tensor], rank: int) -> Callable[[Sequence[bool], Tensors], Any]:
-    """``compute`` of whole images: where each example is a batch itself, the two batches are one."""
+    """Return ``compute`` of whole images; where each example is a batch itself, the two batches are merged."""
 
     def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
         if rank == 1:
@@ -360,7 +359,7 @@ RULES: dict[Any, Rule] = {
     ),
     **dict.fromkeys((torch.prod, torch.Tensor.prod), lambda x, dim, keepdim=False: _prod([x], dim, keepdim)),
 }
-"""By the function that a program calls."""
+"""The rules, by the function that a program calls."""
 
 
 def _with_names(name: str, rule: Rule) -> None:

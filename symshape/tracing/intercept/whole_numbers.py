@@ -1,4 +1,4 @@
-"""Functions of ``math`` on integers, and conversions to text formats that need the numbers themselves."""
+"""Integer functions of ``math`` that keep sizes symbolic where they can, and ``json.dumps``, which fixes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _is_symbolic(number: Any) -> bool:
 
 
 def isqrt(number: Any) -> int:
-    """``math.isqrt``: a guard asks for integers with the same root.
+    """Compute ``math.isqrt``; the guard is on the root, not on the number.
 
     >>> isqrt(17)
     4
@@ -31,7 +31,7 @@ def isqrt(number: Any) -> int:
 
 
 def perm(*numbers: Any) -> Any:
-    """``math.perm``: of a size and a small plain number, a product.
+    """Compute ``math.perm``; for a size and a small plain number, a product.
 
     >>> perm(5, 2)
     20
@@ -42,7 +42,7 @@ def perm(*numbers: Any) -> Any:
 
 
 def comb(*numbers: Any) -> Any:
-    """``math.comb``: of a size and a small plain number, a product over another.
+    """Compute ``math.comb``; for a size and a small plain number, a product over another.
 
     >>> comb(5, 2)
     10
@@ -57,7 +57,7 @@ def _is_product(number: Any, few: Any) -> bool:
 
 
 def lcm(gcd: Callable[..., Any], *integers: Any) -> Any:
-    """``math.lcm``: of a size and a plain number, by their divisor."""
+    """Compute ``math.lcm``; for a size and a plain number, from their greatest common divisor."""
     if len(integers) != 2 or not any(map(_is_symbolic, integers)):
         return math.lcm(*integers)
     one, other = integers if _is_symbolic(integers[0]) else integers[::-1]
@@ -67,7 +67,7 @@ def lcm(gcd: Callable[..., Any], *integers: Any) -> Any:
 
 
 def fsum(numbers: Any) -> Any:
-    """``math.fsum``, of which integers need no care."""
+    """Compute ``math.fsum``; integers need no extra precision."""
     numbers = list(numbers)
     if not any(map(_is_symbolic, numbers)) or not all(type(each) is int or _is_symbolic(each) for each in numbers):
         return math.fsum(numbers)
@@ -75,7 +75,7 @@ def fsum(numbers: Any) -> Any:
 
 
 def dumps(*args: Any, **kwargs: Any) -> str:
-    """``json.dumps``, which fixes the sizes in what it writes.
+    """Compute ``json.dumps``, which fixes the sizes that it writes.
 
     >>> dumps({"n": (1, 2)})
     '{"n": [1, 2]}'

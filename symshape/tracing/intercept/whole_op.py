@@ -1,6 +1,6 @@
-"""A composite op of C++ as one node of the graph: what eager runs, with its own kernels and its own backward.
+"""A composite op of C++ as one node of the graph, which runs as in eager, with its own kernels and its own backward.
 
-For composites that C++ takes apart by asking for the value of a size.
+For composites whose C++ decomposition asks for the value of a size.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ aten = torch.ops.aten
 
 
 def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False, cast: bool = False) -> bool:
-    """Whether a composite of these arguments may stay one op: on the CPU, outside of autocast and transforms.
+    """Return whether a composite of these arguments may stay one op: on the CPU, outside autocast and transforms.
 
-    ``on_cuda``: also there (C++ may take it apart by looking at memory, so gradients are the graph's own to compute).
+    ``on_cuda``: also on CUDA (C++ may decompose it by looking at memory, so the graph computes gradients itself).
     ``cast``: also under autocast on the CPU.
     """
     tensors = [leaf for leaf in pytree.tree_leaves(list(args)) if isinstance(leaf, torch.Tensor)]
@@ -44,7 +44,7 @@ def can_be_whole(args: Sequence[Any], *, on_cuda: bool = False, cast: bool = Fal
 
 
 def run_whole(op: OpOverload, args: Sequence[Any]) -> Any:
-    """The op's outputs, written down as one node, with the history that eager's have."""
+    """Return the op's outputs, recorded as one node, with the history that eager's have."""
     leaves, tree = pytree.tree_flatten(list(args))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
@@ -58,11 +58,11 @@ def run_whole(op: OpOverload, args: Sequence[Any]) -> Any:
 
 
 class WholeOp(torch.autograd.Function):
-    """A composite op as one node; its outputs have the history that eager's have."""
+    """The ``autograd.Function`` of a composite op as one node; its outputs have the history that eager's have."""
 
     @staticmethod
     def forward(ctx: Any, op: OpOverload, tree: pytree.TreeSpec, leaves: list[Any], *tensors: torch.Tensor) -> Any:
-        """The op's outputs, written down once."""
+        """Record the op once and return its outputs."""
         ctx.op, ctx.tree, ctx.leaves = op, tree, leaves
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors)
@@ -74,7 +74,7 @@ class WholeOp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> Any:
-        """For programs that ask for gradients themselves: of the op taken apart; of recurrent layers by one op.
+        """Compute the gradients for programs that ask for them: of recurrent layers by one op, of others decomposed.
 
         Raises:
             UnsupportedError: it draws random numbers, or gradients of gradients are asked for.
@@ -92,7 +92,7 @@ class WholeOp(torch.autograd.Function):
             found = iter(made)
             return None, None, None, *(next(found) if wanted else None for wanted in needed)
         kind = ctx.saved_tensors[0].device.type
-        with torch.enable_grad(), torch.autocast(kind, enabled=False):  # as it was; what is around backward casts there
+        with torch.enable_grad(), torch.autocast(kind, enabled=False):  # autocast around backward must not cast here
             pairs = zip(ctx.saved_tensors, needed, strict=True)
             copies = [each.detach().requires_grad_(wanted) for each, wanted in pairs]
             for each in copies:
@@ -108,32 +108,32 @@ class WholeOp(torch.autograd.Function):
 
 
 class OneOfSeveral(torch.autograd.Function):
-    """An output of an op that has several, as eager's are: with a node of its own.
+    """An output of an op with several outputs, with an autograd node of its own, as in eager.
 
-    What hooks it has are called for its gradient, and not where it has none since others alone are asked for.
+    Its hooks are called for its gradient, and not where only other outputs are differentiated.
     """
 
     @staticmethod
     def forward(ctx: Any, tensor: SymbolicTensor) -> SymbolicTensor:
-        """The same value."""
+        """Return a tensor of the same value."""
         tracer: Any = tensor._tracer
         made: SymbolicTensor = tracer.stand_in(tensor._value)
         return made
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> Any:
-        """The same gradient."""
+        """Return the same gradient."""
         return upstream
 
 
 def _draws(op: OpOverload, leaves: Sequence[Any]) -> bool:
-    """Whether an op draws random numbers: dropout, or that between layers in training."""
+    """Return whether an op draws random numbers: dropout, or dropout between layers in training."""
     names = [argument.name for argument in op._schema.arguments]
     if op is aten.dropout.default:
         return True
     if "dropout" not in names:
         return False
-    behind = len(names) - names.index("dropout")  # no lists behind it
+    behind = len(names) - names.index("dropout")  # the schema has no lists after it
     dropout, train = leaves[-behind], leaves[-behind + 1]
     return bool(train) and dropout > 0
 
@@ -143,7 +143,7 @@ def _listed(results: Any) -> list[Any]:
 
 
 def _filled(tree: pytree.TreeSpec, leaves: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
-    """The arguments, with these tensors in the places of tensors (marked in ``leaves`` by Ellipsis)."""
+    """Return the arguments, with these tensors in the places marked by Ellipsis in ``leaves``."""
     given = iter(tensors)
     return pytree.tree_unflatten([next(given) if leaf is ... else leaf for leaf in leaves], tree)
 
