@@ -1,16 +1,18 @@
-"""How a call becomes a program: the function runs on symbolic tensors, and every op that it calls is written down.
+"""The tracer: runs a function on symbolic tensors and records every op that the function calls as a program.
 
-``capture`` is the walk: it records what the function reads besides its arguments (``state``), makes
-``symbolic_arguments`` of the call, runs the function in its ``traced_modes`` with everything caught that would get past
-an op (``intercept``), and puts together the graph, the ``outputs`` and the guards.  Each op comes through the ``mode``
-to the ``tracer``, which looks up its rule (``op_plans``), takes its ``op_arguments`` apart, lets the rule infer the
-outputs on ``symbolic`` sizes, and adds a node.  Rules of data-dependent ops make ``unknowns``; real tensors are given
-values by ``lifting``; ``gradients`` keeps what autograd knows honest.
+``capture`` is the walk. It records what the function reads besides its arguments (``state``) and makes
+``symbolic_arguments`` of the call. It runs the function in its ``traced_modes``, with everything caught that would
+bypass an op (``intercept``). Then it assembles the graph, the ``outputs`` and the guards.
 
-``torch.cond`` on data, loops and scans come to ``control_flow``, which has their functions traced as ``parts`` (those
-of a scan by ``rows``, of an associative one by ``levels``) and writes down a node that runs them; ``written_out`` says
-when it does not.
+The ``mode`` hands each op to the ``tracer``. The tracer looks up the op's rule (``op_plans``), splits its
+``op_arguments`` into specs and values, lets the rule infer the outputs on ``symbolic`` sizes, and adds a node. Rules of
+data-dependent ops make ``unknowns``. ``lifting`` gives real tensors their values; ``gradients`` keeps autograd state
+correct.
 
-``from_fx`` makes a program without running anything: of a graph of AOTAutograd's, whose nodes know their results in
+``torch.cond`` on data, loops and scans go to ``control_flow``. It traces their functions as ``parts`` and records a
+node that runs them (``rows`` for a scan, ``levels`` for an associative scan). ``written_out`` says when a loop is
+unrolled instead.
+
+``from_fx`` makes a program without running anything: from a graph of AOTAutograd's, whose nodes have their results in
 Dynamo's symbols (``fx_sizes``, ``torch_expressions``).
 """

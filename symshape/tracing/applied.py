@@ -1,4 +1,4 @@
-"""Calls of ``autograd.Function`` in a trace: what is noted of them, and whether a graph can call them."""
+"""Calls of ``autograd.Function`` in a trace: their records, and whether a graph can call them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from symshape.tracing.traced_modes import outside_transforms
 
 NODE = torch.autograd.function.BackwardCFunction
 _OF_OPERATORS = "torch._library.autograd"  # gradients of custom operators: an operator in a graph calls its own
-_COLLECTIVES = "_c10d_functional"  # what exchanges gradients was never held against several ranks
+_COLLECTIVES = "_c10d_functional"  # gradients that exchange data were never tested on several ranks
 
 
 @attrs.frozen(eq=False)
 class Applied:
-    """A call of an ``autograd.Function``: from which step to which it ran, and what stands for it in a graph.
+    """A call of an ``autograd.Function``: its range of steps, and the node that calls the function in a graph.
 
     Attributes:
-        name: the function's.
-        node: autograd's node of its results; None under a transform that keeps its history where a trace does not see.
-        start, end: the steps that it made.
-        live: the call itself, or why it cannot be called.
+        name: the function's name.
+        node: the autograd node of its results; None under a transform that hides the history from the trace.
+        start, end: the range of steps that it made.
+        live: a node that makes the call, or the reason why a graph cannot make it.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Applied:
 
 
 def outermost(applied: Iterable[Applied]) -> list[Applied]:
-    """Those that no other one called; in the order in which they ended."""
+    """Return the calls that no other call contains, in the order in which they ended."""
     found: list[Applied] = []
     for each in reversed(list(applied)):
         if not found or each.start < found[-1].start:
@@ -49,7 +49,7 @@ def outermost(applied: Iterable[Applied]) -> list[Applied]:
 
 
 def is_of_operator(inside: Sequence[Step], cls: Any) -> TypeGuard[Sequence[Node]]:
-    """Whether a function is a custom operator's own (``register_autograd``), which a graph calls by the operator."""
+    """Return whether a function belongs to a custom operator (``register_autograd``), which a graph calls instead."""
     if getattr(cls.forward, "__module__", "") != _OF_OPERATORS or [type(each) for each in inside] != [Node]:
         return False
     op: Any = inside[0].op  # type: ignore[union-attr]
@@ -57,14 +57,14 @@ def is_of_operator(inside: Sequence[Step], cls: Any) -> TypeGuard[Sequence[Node]
 
 
 class NotLive(Exception):
-    """Why a call of an ``autograd.Function`` cannot stand in a graph."""
+    """The reason why a graph cannot call an ``autograd.Function``."""
 
 
 def node_of(result: Any) -> Any:
-    """Autograd's node of what a function returned, if it is one of a function's."""
+    """Return the autograd node of a function's result if an ``autograd.Function`` made it; else None."""
     for each in result if isinstance(result, tuple) else (result,):
         if type(each) is SymbolicTensor:
-            with dispatch.DisableTorchFunction():  # the answer is not for the program
+            with dispatch.DisableTorchFunction():  # our own read, not the program's
                 node: Any = each.grad_fn
             if isinstance(node, NODE):
                 return node
@@ -72,28 +72,28 @@ def node_of(result: Any) -> Any:
 
 
 def node_for(leaf: torch.Tensor) -> Any:
-    """Autograd's node of a leaf that requires gradients, which hands it its own, or of what has a history.
+    """Return the autograd node of a tensor: its history, or the gradient accumulator of a leaf.
 
-    Outside transforms (``torch.func.grad`` around the call), in which a view of it has the history of their own level.
+    Transforms (``torch.func.grad`` around the call) are left: inside, a view of the leaf has a history of their level.
     """
     with outside_transforms(), torch.inference_mode(False), torch.enable_grad():
         return leaf.grad_fn or leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
 
 def made_in(steps: Sequence[Step]) -> set[Value]:
-    """What steps make."""
+    """Return the values that steps make."""
     return {value for step in steps if isinstance(step, Node) for value in step.outputs if value is not None}
 
 
 def not_again(inside: Sequence[Step]) -> str:
-    """Why steps cannot be left to a function that does them again, in words."""
+    """Return why a function cannot be called in place of these steps; empty if it can."""
     if any(not isinstance(step, Node) or step.bindings for step in inside):
         return "which reads data"
     return not_twice(inside)
 
 
 def not_twice(inside: Sequence[Step]) -> str:
-    """Why steps that eager does once more in backward may do something else than steps that are done once, in words."""
+    """Return why steps may behave differently when eager's backward runs them again; empty if they do not."""
     nodes = [step for step in inside if isinstance(step, Node)]
     made = made_in(inside)
     outside = {id(value.storage) for node in nodes for value in node.reads if value not in made}

@@ -1,4 +1,4 @@
-"""Comparisons of single numbers, as each call is asked for them: a small graph computes both sides of each."""
+"""Comparisons of single numbers that guard a program: for each call a small graph computes both sides of each."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from symshape.torch_internals import functorch, pytree
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
-"""The relations that are asked for."""
+"""The relations of comparisons, by name."""
 _SINGLE = frozenset(("float", "item", "bool"))  # kinds of bindings
 Number = FloatTerm | Term | float
 
 
 @attrs.frozen(eq=False)
 class Root:
-    """A tensor that was there before the program: the position of an argument, or the tensor itself.
+    """A tensor that existed before the program: the position of an argument, or the tensor itself.
 
     ``is_given_tensor``: it is an argument, and no float.
     """
@@ -49,7 +49,7 @@ def memories(values: Iterable[Any]) -> Counter[int]:
 
 
 class _Anywhere(Counter[int]):
-    """A count that is 2 for every storage: nobody knows where these tensors lie."""
+    """A count that is 2 for every storage: the storages of these tensors are not known."""
 
     def __missing__(self, memory: int) -> int:
         return 2
@@ -62,7 +62,7 @@ def are_alone(tensors: Iterable[torch.Tensor], count: Callable[[int], int]) -> b
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is a single number on the CPU, in however many dimensions."""
+    """Return whether a value is a single number on the CPU, in any number of dimensions."""
     spec = value.spec
     return (
         all(type(n) is int and n == 1 for n in spec.sizes) and spec.device.type == "cpu" and not spec.dtype.is_complex
@@ -70,7 +70,7 @@ def is_number(value: Value) -> bool:
 
 
 def is_plain(node: Node) -> bool:
-    """Whether a node computes single numbers on the CPU, the same in each run, and nothing else."""
+    """Return whether a node only computes single numbers on the CPU, the same in each run."""
     op = node.op
     return (
         op.namespace == "aten"
@@ -87,20 +87,20 @@ def is_plain(node: Node) -> bool:
 
 @attrs.frozen(eq=False)
 class Asked:
-    """Comparisons of numbers in tensors, for the leaves of a call.
+    """Comparisons of numbers in tensors, evaluated on the leaves of a call.
 
-    Two are equal if they ask the same of the same.
+    Two are equal if they compare the same numbers by the same relations.
 
     Attributes:
-        sources: what numbers are read from: positions among the leaves, or tensors.
-        dtypes: of these.
-        relations: of the comparisons.
-        written: where arguments are read, the tensors outside that the program writes: no argument may be one of them.
-        graph: computes the left and the right of each comparison from copies of what is read.
-        run: what runs it.
-        key: what two of these share only if they ask the same; None if that is not known.
+        sources: the tensors to read: positions among the leaves, or the tensors themselves.
+        dtypes: the dtypes of the sources.
+        relations: the relation of each comparison.
+        written: if arguments are read, the outside tensors that the program writes: no argument may be one of them.
+        graph: computes the left and the right side of each comparison from copies of the sources.
+        run: runs the graph.
+        key: equal for two of these only if they compare the same; None if that is not known.
         copied: for each source, whether the graph writes to it, so that it gets a copy.
-        integers: of integer arguments, the symbols and their positions among the leaves.
+        integers: the symbols of integer arguments, with their positions among the leaves.
     """
 
     sources: tuple[int | torch.Tensor, ...]
@@ -122,7 +122,7 @@ class Asked:
         written: Sequence[torch.Tensor],
         integers: Mapping[str, int],
     ) -> Asked:
-        """The comparisons, with the steps that their numbers need, in a program that writes certain tensors."""
+        """Return the comparisons with the steps that their numbers need, in a program that writes ``written``."""
         numbers = tuple(term for _, left, right in asked for term in (left, right))
         steps = tuple(_needed(ran, numbers))
         read = dict.fromkeys(value for node in steps for value in node.reads if value in roots)
@@ -146,7 +146,7 @@ class Asked:
         written: tuple[torch.Tensor, ...],
         integers: tuple[tuple[str, int], ...] = (),
     ) -> Asked:
-        """The comparisons of what a graph computes, whose inputs are the sources."""
+        """Return the comparisons of the numbers that a graph computes from the sources."""
         run = compile_graph(graph, {name: i for i, (name, _) in enumerate(integers)})
         key = _key(run, graph.nodes, (*sources, *written), dtypes, relations, tuple(each for _, each in integers))
         changed = {id(value.storage) for node in graph.nodes for value in written_values(node)}
@@ -155,11 +155,11 @@ class Asked:
 
     @property
     def last(self) -> int:
-        """The last leaf that is read; -1 if none is."""
+        """Return the position of the last leaf that is read; -1 if none is."""
         return max((*(each for each in self.sources if type(each) is int), *(each for _, each in self.integers), -1))
 
     def __call__(self, leaves: Sequence[Any]) -> Hashable:
-        """The answers; the name of what is raised where a number cannot be computed."""
+        """Return the answers; the exception's name if a number cannot be computed."""
         given: list[Any] = [leaves[each] if type(each) is int else each for each in self.sources]
         for leaf, dtype, each in zip(given, self.dtypes, self.graph.inputs, strict=True):
             if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype or leaf.device.type != "cpu":
@@ -179,7 +179,7 @@ class Asked:
         return tuple([COMPARE[relation](left, right) for relation, left, right in asked])
 
     def _are_apart(self, given: Sequence[torch.Tensor], leaves: Sequence[Any]) -> bool:
-        """Whether what is read lies where nothing else does that the program may write."""
+        """Return whether the sources share no memory with tensors that the program may write."""
         pairs = [pair for pair in zip(self.sources, given, strict=True) if type(pair[1]) is not FloatLeaf]
         if not pairs:
             return True
@@ -199,7 +199,7 @@ class Asked:
 
 
 def _needed(ran: Sequence[Node], numbers: Sequence[Number]) -> list[Node]:
-    """The steps that numbers are computed by, in whichever memory, without the modes that they ran in."""
+    """Return the steps that compute the numbers, including in-place writes, without the modes that they ran in."""
     names = {name for each in numbers for name in _unbacked(each)}
     storages: set[int] = set()
     found: list[Node] = []
@@ -216,7 +216,7 @@ def _needed(ran: Sequence[Node], numbers: Sequence[Number]) -> list[Node]:
 
 
 def _unbacked(number: Number) -> frozenset[str]:
-    """The names of what a number is computed from (those of integer arguments, which no step computes, too)."""
+    """Return the names of the symbols in a number (also of integer arguments, which no step computes)."""
     if isinstance(number, Term):
         return frozenset(each.name for each in number.symbols)
     if isinstance(number, FloatTerm):
@@ -225,7 +225,7 @@ def _unbacked(number: Number) -> frozenset[str]:
 
 
 def _key(run: Run, steps: Sequence[Node], sources: Sequence[Any], *more: Hashable) -> Hashable:
-    """The generated code with names in the order in which they come, and all that it refers to."""
+    """Return the generated code with its names numbered in order of appearance, and all objects that it refers to."""
     if any(_objects_in((*node.args, *node.kwargs.values())) for node in steps):
         return None
     names: dict[str, str] = {}
@@ -235,7 +235,7 @@ def _key(run: Run, steps: Sequence[Node], sources: Sequence[Any], *more: Hashabl
 
 
 def _objects_in(args: Any) -> bool:
-    """Whether there is anything in arguments that generated code does not spell."""
+    """Return whether arguments hold objects that generated code does not spell out."""
     for each in args:
         if isinstance(each, (list, tuple)):
             if _objects_in(each):

@@ -1,7 +1,7 @@
-"""Between which sizes an integer lies that is read from a tensor, by the way the tensor was made.
+"""Bounds of an integer that is read from a tensor, derived from the ops that made the tensor.
 
 ``torch.randint(0, h - 15, (1,)).item()`` is at least 0 and at most ``h - 16``: a slice that begins there needs no
-question.  So are positions: of the largest element, of elements that are not 0, of a permutation.
+guard. Positions are bounded too: of the largest element, of nonzero elements, in a permutation.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _WITH_POSITIONS: dict[Any, tuple[int, Any]] = {
     aten.sort.default: (1, -1),
     aten.topk.default: (2, -1),
 }
-"""Ops whose second result are positions: where their dimension stands among the arguments, and what it is else."""
+"""Ops whose second result holds positions: the argument index of their dimension, and its default."""
 
 _Range = tuple[Any, Any]
-"""The least and the greatest: an int or an ``IntNode``."""
+"""The least and the greatest value: each an int or an ``IntNode``."""
 
 
 class _Unknown(Exception):
-    """Any integer for all that is known."""
+    """No bounds are known."""
 
 
 class Bounds:
-    """Reads the graph of a trace backwards from a tensor, to what bounds its elements.
+    """A backward reader of a trace's graph, from a tensor to the bounds of its elements.
 
     Args:
         env: the environment of the trace.
@@ -70,10 +70,10 @@ class Bounds:
         self._reshaped: set[Value] = set()
 
     def tell(self, op: OpOverload, values: Sequence[Any], made: Sequence[IntNode]) -> None:
-        """An op read a number from a tensor, or counts up to the largest in it: what bounds that is a fact from now on.
+        """Assume the bounds of a number that an op read from a tensor, or of the count that ``bincount`` makes.
 
         Args:
-            op: that reads.
+            op: the op that reads.
             values: its arguments.
             made: the unknown integers of its result.
         """
@@ -91,7 +91,7 @@ class Bounds:
         except _Unknown:
             return
         facts = [boolean.ge(number.term, _term(low)), boolean.le(number.term, _term(high))]
-        if least is not None:  # as many counts as there are numbers up to the largest, or more
+        if least is not None:  # at least as many counts as there are numbers up to the largest
             counts = arithmetic.add(_term(high), 1)
             facts = [boolean.le(number.term, maximum(counts, *least))]
         for fact in facts:
@@ -127,14 +127,14 @@ class Bounds:
         raise _Unknown
 
     def _positions(self, tensor: Value, dim: Any) -> _Range:
-        """Those in a tensor, along one of its dimensions or (None) among all elements."""
+        """Return the bounds of positions in a tensor, along one dimension or (None) among all elements."""
         sizes = tensor.spec.sizes
         if tensor in self._reshaped or not sizes or type(dim) not in (int, type(None)):
             raise _Unknown
         return 0, (tensor.spec.numel() if dim is None else sizes[dim]) - 1
 
     def _moved(self, away: bool, tensor: Value, by: Any, depth: int) -> _Range:
-        """An element plus or minus a number, where the sum is certain to be none that wraps around."""
+        """Return the bounds of an element plus or minus a number; raise ``_Unknown`` where the sum may overflow."""
         low, high = self._range(tensor, depth - 1)
         small = type(by) is int and all(self._is_small(_term(each)) for each in (by, low, high))
         if not small or tensor.spec.dtype is not torch.int64:
@@ -143,7 +143,7 @@ class Bounds:
         return low + by, high + by
 
     def _is_small(self, term: Term) -> bool:
-        """Whether an integer is a small constant, or made of sizes of the arguments alone."""
+        """Return whether an integer is a small constant, or made of sizes of the arguments alone."""
         if term.op is Op.CONST:
             return abs(term.value) < _SMALL
         sources = [self._env.symbols[symbol.name].sources for symbol in term.symbols]

@@ -1,7 +1,7 @@
-"""What a tensor holds that the program made from sizes alone: known while it is traced, as formulas where possible.
+"""The contents of tensors that a program makes from sizes alone, known during the trace, if possible as formulas.
 
-``torch.tensor(x.size(1)).item()`` is ``x.size(1)``.  What is made from sizes by other ops than those below is their
-value in the example call, under guards that fix those sizes.
+``torch.tensor(x.size(1)).item()`` is ``x.size(1)``. Other ops than those below give the value of the example call,
+under guards that fix the sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from symshape.tracing.symbolic import raising_branches
 from symshape.tracing.symbolic.env import ShapeEnv
 
 aten = torch.ops.aten
-_MOST = 4096  # elements of a tensor that is computed while tracing
+_MOST = 4096  # elements of a tensor that is computed during the trace
 _DEEPEST = 64  # ops
 _UNINITIALISED = ("empty", "new_empty", "resize")
 _SAME = frozenset(
@@ -50,16 +50,16 @@ _TOTALS: dict[OpOverload, Callable[[Sequence[Any]], Any]] = {
 
 
 class Unknown(Exception):
-    """What a tensor holds is not a matter of sizes alone."""
+    """The contents of a tensor do not follow from sizes alone."""
 
 
 class Contents:
-    """Reads the graph of a trace backwards from a tensor, to what it was made of.
+    """A backward reader of a trace's graph, from a tensor to the sizes that it was made of.
 
     Args:
         env: the environment of the trace.
         steps: its steps, which grow.
-        constants: the tensors that the program writes down, which become more.
+        constants: the constant tensors of the program, which grow.
     """
 
     def __init__(self, env: ShapeEnv, steps: Sequence[Step], constants: Mapping[Value, torch.Tensor]) -> None:
@@ -70,7 +70,7 @@ class Contents:
         self._constants = constants
 
     def item(self, value: Value) -> Any:
-        """The one number that a tensor holds, as a size, an int or a float.
+        """Return the one number that a tensor holds, as a size, an int or a float.
 
         Raises:
             Unknown: it depends on data.
@@ -97,7 +97,7 @@ class Contents:
 
     # -- as formulas
     def _integers(self, value: Value, depth: int) -> dict[int, Any]:
-        """What is known of the elements of an int64 tensor, by position: all of them, but for a packed sequence's."""
+        """Return the known elements of an int64 tensor by position: all, except for a packed sequence's batch sizes."""
         constant = self._constants.get(value)
         if value.storage in self._written or depth == 0 or value.spec.dtype is not torch.int64:
             raise Unknown
@@ -136,7 +136,7 @@ class Contents:
         return found[0]
 
     def _all(self, value: Value, depth: int) -> list[Any]:
-        """Every element, of a tensor whose sizes are plain numbers."""
+        """Return every element of a tensor whose sizes are plain numbers."""
         found = self._integers(value, depth - 1)
         if not static(value.spec.sizes) or len(found) != math.prod(value.spec.sizes):
             raise Unknown
@@ -166,7 +166,7 @@ class Contents:
 
     # -- at the sizes of the example
     def _computed(self, value: Value, terms: set[Term], made: dict[Value, Any], depth: int) -> Any:
-        """The tensor that eager would have at the example's sizes; adds the symbols that it depends on."""
+        """Return the tensor that eager would have at the example's sizes; add the symbols in use to ``terms``."""
         if value in made:
             return made[value]
         constant = self._constants.get(value)
@@ -195,7 +195,7 @@ class Contents:
         return made[value]
 
     def _is_pure(self, node: Node) -> bool:
-        """Whether a node gives the same in each run, is on the CPU, and small."""
+        """Return whether a node gives the same result in each run, is on the CPU, and is small."""
         op = node.op
         name = op._schema.name.removeprefix("aten::")
         values = [*values_in(node.args), *values_in(tuple(node.kwargs.values())), *filter(None, node.outputs)]

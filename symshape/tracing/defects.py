@@ -1,8 +1,8 @@
-"""Errors of symshape's own making, told apart from those of the program and of torch.
+"""Errors in symshape's own code, distinguished from errors of the program and of torch.
 
-A program that cannot bear symbols fails with an error of its own or of torch's, and is traced again with fixed sizes.
-An error that our own code did not mean to raise is a defect: traced again it would only become fewer dynamic sizes,
-and nobody would ever see it.
+A program that cannot run on symbols fails with an error of its own or of torch's, and is traced again with fixed sizes.
+An error that our own code did not mean to raise is a defect. Tracing again would only hide the defect behind fewer
+dynamic sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ACTING = (
     "symshape/tracing/symbolic/nodes/",
     "symshape/tracing/symbolic/tensors.py",
 )
-"""Code that does what the program says, in its place: what it raises is the program's or torch's."""
+"""Code that acts for the program: an error raised there is the program's or torch's."""
 _UNMEANT = (
     AttributeError,
     NameError,
@@ -39,7 +39,7 @@ _UNMEANT = (
 
 
 def defect(error: Exception) -> str | None:
-    """Where our own code failed, if the error says that it did: the file and line; None for any other error."""
+    """Return the file and line where our own code failed by a defect; None for any other error."""
     if not isinstance(error, _UNMEANT) or isinstance(error, meta_fns.MetaError):
         return None
     frames = list(traceback.walk_tb(error.__traceback__))
@@ -47,7 +47,7 @@ def defect(error: Exception) -> str | None:
         return None
     frame, line = frames[-1]
     file = frame.f_code.co_filename
-    if not (is_ours(file) or file.startswith(("guards/", "meta_fns/", "symshape/"))):  # as compiled modules call theirs
+    if not (is_ours(file) or file.startswith(("guards/", "meta_fns/", "symshape/"))):  # compiled modules' names
         return None
     short = file.removeprefix(_ROOT)
     if short.startswith(_ACTING):

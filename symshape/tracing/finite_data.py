@@ -1,7 +1,7 @@
 """Branches on whether data are finite: ``if not torch.isfinite(loss): return``, ``if gradient.isnan().any(): ...``.
 
-Such a branch is there for the day on which something overflows.  A trace presumes that it is not today, where the
-function can still be run from the beginning; that is asserted when the graph runs.
+Such a branch handles an overflow. Where the function can still be run from the beginning, a trace assumes that data are
+finite, and the graph asserts that when it runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from symshape.graph.steps import Node, Step, Value
 
 _ANSWERS = {"isnan": False, "isinf": False, "isposinf": False, "isneginf": False, "isfinite": True}
 _SAME = {"eq": True, "ne": False}
-"""Of a number with itself; the other way round with an infinity."""
+"""The answer when a finite number is compared with itself; the opposite when it is compared with an infinity."""
 _KEPT = frozenset(("all", "any", "view", "detach", "alias", "clone", "_to_copy", "squeeze", "unsqueeze", "expand"))
 _NEGATED = frozenset(("logical_not", "bitwise_not"))
 _BOTH = frozenset(("logical_and", "bitwise_and", "mul"))
@@ -27,11 +27,11 @@ FINITE = "data are taken to be finite here"
 
 
 def holds_for_finite(steps: Sequence[Step], condition: Term) -> bool | None:
-    """Whether a condition holds where all numbers are finite, if it asks nothing else of them; None if it does.
+    """Return whether a condition holds where all numbers are finite; None if it depends on anything else.
 
     Args:
-        steps: of the trace.
-        condition: on what data tell.
+        steps: the steps of the trace.
+        condition: a condition that depends on data.
     """
     nodes = [step for step in steps if type(step) is Node]
     bound = {each.symbol: node for node in nodes for each in node.bindings if each.kind == "bool"}
@@ -47,7 +47,7 @@ def holds_for_finite(steps: Sequence[Step], condition: Term) -> bool | None:
 
 
 def _answer(value: Value, made: dict[Value, Node]) -> bool | None:
-    """What all elements of a value are where numbers are finite; None: it asks something else, too."""
+    """Return the truth of all elements of a value where numbers are finite; None if they depend on anything else."""
     node = made.get(value)
     if node is None or node.op.namespace != "aten" or not node.args:
         return None

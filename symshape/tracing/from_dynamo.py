@@ -1,11 +1,12 @@
-"""A graph of Dynamo's without gradients taken over as a program: torch's functions in it run once on symbolic tensors.
+"""A graph of Dynamo's without gradients as a program: torch's functions in it run once on symbolic tensors.
 
-Dynamo's graph calls torch as the user's program does, so what comes of it is what :mod:`symshape.tracing.capture` makes
-of that program: functions that are one kernel in eager stay one call, and nothing is copied to make it functional.
-Dynamo's guards hold whatever was assumed of the sizes on the way; they are facts here, and nobody checks them again.  A
-graph in which they do not settle what our rules ask is refused, and so is one that writes to its arguments, of which
-Dynamo's guards do not say whether they overlap: AOTAutograd takes such graphs apart.  What an op demands, which else
-raises (attention: as many keys as values, of which Dynamo's fake tensors do not ask), can be asked of each call.
+Dynamo's graph calls torch as the user's program does, so the result is what :mod:`symshape.tracing.capture` makes of
+that program. Functions that are one kernel in eager stay one call, and nothing is copied to make the graph functional.
+
+Dynamo's guards state everything that was assumed of the sizes. They are facts here and are not checked again. A graph
+in which they do not decide our rules' questions is refused. So is a graph that writes to its arguments: Dynamo's guards
+do not say whether these overlap. AOTAutograd decomposes such graphs. A condition without which an op raises can be
+checked in each call: attention needs as many keys as values, which Dynamo's fake tensors do not check.
 """
 
 from __future__ import annotations
@@ -51,18 +52,18 @@ _KNOWN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
 def retraced(
     module: torch.fx.GraphModule, name: str, paths: Sequence[str], demanded: list[Guard] | None = None
 ) -> tuple[Program, Run]:
-    """The program of a graph whose arguments Dynamo knows (``meta["example_value"]``), and what runs it on a list.
+    """Return the program of a graph whose arguments Dynamo knows (``meta["example_value"]``), and its runner on a list.
 
     Args:
-        module: the graph; each argument is a tensor, a size or a constant, and no gradient is asked of any.
-        name: of the program, for people.
+        module: the graph; each argument is a tensor, a size or a constant, and none needs gradients.
+        name: the program's name, for people.
         paths: the arguments' names, for people.
-        demanded: takes what each call has to be asked before it may be served: in others the graph itself raises an
-            error. None: nobody asks, and a graph that needs it is refused.
+        demanded: takes the conditions to check before a call is served; for other calls the graph raises an error.
+            None: no conditions can be checked, and a graph that needs one is refused.
 
     Raises:
         UnsupportedError: it changes torch's modes, writes to its arguments, or asks what Dynamo's guards do not say.
-        Exception: whatever else is raised where symbolic tensors will not do.
+        Exception: any other error of code that does not accept symbolic tensors.
     """
     start = time.perf_counter()
     known = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
@@ -73,7 +74,7 @@ def retraced(
     for guard in sizes.guards():
         sizes.env.facts = sizes.env.facts.assume(guard.term)
     tracer = Tracer(sizes.env)
-    sizes.env.may_begin_again = lambda: False  # Dynamo's frame cannot
+    sizes.env.may_begin_again = lambda: False  # a Dynamo frame cannot be run again
     sizes.env.data = numbers = _Numbers(tracer)
     leaves, inputs = _arguments(tracer, sizes, known, paths)
     numbers.leaves = {id(leaf): each for leaf, each in zip(leaves, known, strict=True) if _is_number(each)}
@@ -82,7 +83,7 @@ def retraced(
     tracer.own.forget()
     read = {value for step in steps if isinstance(step, Node) for value in step.reads} | set(values_in(outputs))
     held = {leaf._value for leaf in leaves if id(leaf) in numbers.leaves}
-    inputs = [each for each in inputs if each.value in read or each.value not in held]  # floats lie on the CPU
+    inputs = [each for each in inputs if each.value in read or each.value not in held]  # floats are on the CPU
     graph = Graph(tuple(inputs), tuple(tracer.lifting.lifted.values()), steps, outputs, tree)
     asked = _demanded(tracer, sizes, demanded)
     _refuse(tracer, graph)
@@ -94,7 +95,7 @@ def retraced(
 def _arguments(
     tracer: Tracer, sizes: Sizes, known: Sequence[Any], paths: Sequence[str]
 ) -> tuple[list[Any], list[Input]]:
-    """What the graph gets in place of its arguments, and the tensors among them as a graph of ours has them."""
+    """Return the leaves that the graph gets in place of its arguments, and the tensor inputs of our graph."""
     leaves: list[Any] = []
     inputs: list[Input] = []
     for position, each in enumerate(known):
@@ -110,10 +111,10 @@ def _arguments(
 
 
 class _Numbers(NoData):
-    """The floats of Dynamo's frame, which it hands over as tensors of one element, whose values Dynamo may guard.
+    """The floats of Dynamo's frame, which are passed as tensors of one element, whose values Dynamo may guard.
 
     Attributes:
-        leaves: what Dynamo knows of them, by ids of the tensors that stand for them.
+        leaves: Dynamo's fake tensors for them, by id of the tensors that stand for them.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -123,7 +124,7 @@ class _Numbers(NoData):
         self._known: dict[str, Any] = {}
 
     def item(self, tensor: Any) -> Any:
-        """The number that a tensor holds, if it is one of these; None else."""
+        """Return the number that a tensor holds if Dynamo made the tensor of a float; else None."""
         if id(tensor) not in self.leaves:
             return None
         if id(tensor) not in self._read:
@@ -132,29 +133,29 @@ class _Numbers(NoData):
         return self._read[id(tensor)]
 
     def is_argument(self, term: FloatTerm | float) -> bool:
-        """Whether a float is one of these, or made of them."""
+        """Return whether a float is one of these numbers, or made of them."""
         return isinstance(term, FloatTerm) and bool(term.unbacked()) and term.unbacked() <= self._known.keys()
 
     def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """The answer to a comparison in Dynamo's example, from now on guarded by Dynamo; None: others are in it."""
+        """Return the answer in Dynamo's example, which Dynamo then guards; None if other numbers are compared."""
         terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
         if not all(self.is_argument(each) and not each.symbols() for each in terms):
             return None
         return bool(COMPARE[relation](self._theirs(left), self._theirs(right)))
 
     def _theirs(self, number: FloatTerm | float) -> Any:
-        """A number as Dynamo has it: what is computed or asked of it leaves its guards."""
+        """Return a number as Dynamo has it: computing with it or comparing it leaves Dynamo's guards."""
         memos = {name: _memo(each) for name, each in self._known.items()}
         return number.evaluate({}, memos) if isinstance(number, FloatTerm) else number
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
-        """Their values, from now on guarded by Dynamo; None: it is made of others."""
+        """Return the values of the numbers in a term, which Dynamo then guards; None if the term has other numbers."""
         if not self.is_argument(term):
             return None
         return {name: float(guard_scalar(_memo(self._known[name]))) for name in term.unbacked()}
 
     def without_unread(self, steps: Sequence[Step], outputs: Sequence[Any]) -> tuple[Step, ...]:
-        """The steps but for those that read a number which nothing needs but as it is in every call."""
+        """Return the steps without those that read an unused number."""
         numbers = [*outputs, *(each for step in steps if isinstance(step, Node) for each in step.numbers)]
         used = {name for each in numbers if isinstance(each, FloatTerm) for name in each.unbacked()}
         unread = self._known.keys() - used
@@ -175,7 +176,7 @@ def _memo(known: Any) -> Any:
 
 
 def _is_number(known: Any) -> bool:
-    """Whether Dynamo made a tensor of a float (``item_memo``, a private name: checked on 2.11 to 2.13)."""
+    """Return whether Dynamo made a tensor of a float (``item_memo``, a private name: checked on 2.11 to 2.13)."""
     plain = isinstance(known, FakeTensor) and known.dtype is torch.float64 and not known.dim()
     return plain and isinstance(getattr(known, "item_memo", None), torch.SymFloat)
 
@@ -184,7 +185,7 @@ def _is_number(known: Any) -> bool:
 def _run(
     module: torch.fx.GraphModule, tracer: Tracer, leaves: Sequence[Any], numbers: _Numbers
 ) -> tuple[tuple[Any, ...], Any]:
-    """The flat results of the graph, and their structure."""
+    """Return the flat results of the graph, and their structure."""
     problems: list[str] = []
     try:
         with (
@@ -210,7 +211,7 @@ def _run(
 
 
 class _Interpreter(torch.fx.Interpreter):
-    """Runs a graph node by node; the user's line is the one that Dynamo noted."""
+    """An interpreter that runs a graph node by node, at the user's line that Dynamo recorded."""
 
     def __init__(self, module: torch.fx.GraphModule, numbers: _Numbers) -> None:
         super().__init__(module, garbage_collect_values=False)
@@ -226,14 +227,14 @@ class _Interpreter(torch.fx.Interpreter):
 
 
 def _attends(device: torch.device) -> None:
-    """Which kernel fused attention takes is asked when it runs."""
+    """Do nothing: this graph chooses the kernel of fused attention when it runs."""
 
 
 def _demanded(tracer: Tracer, sizes: Sizes, demanded: list[Guard] | None) -> Sequence[Guard]:
-    """What Dynamo's guards leave open, if each call can be asked.
+    """Collect the conditions that Dynamo's guards leave open, to check them in each call.
 
     Raises:
-        UnsupportedError: it cannot, or a call for which it does not hold is none that raises.
+        UnsupportedError: a condition cannot be checked, or a call that fails it would not raise.
     """
     told = {slot.term for slot in sizes.slots}
     for guard in tracer.env.guards:
@@ -244,7 +245,7 @@ def _demanded(tracer: Tracer, sizes: Sizes, demanded: list[Guard] | None) -> Seq
 
 
 def _refuse(tracer: Tracer, graph: Graph) -> None:
-    """Raises an error where what comes of it does not serve every call that Dynamo lets through."""
+    """Raise an error if the graph does not serve every call that Dynamo lets through."""
     if tracer.questions:
         raise UnsupportedError("the graph asks what Dynamo's guards do not say of its arguments")
     if any(each.tensor.requires_grad for each in graph.lifted) and torch.is_grad_enabled():

@@ -1,10 +1,9 @@
-"""A graph of AOTAutograd's taken over as a program: nothing is traced again, since Dynamo has said what every size is.
+"""A graph of AOTAutograd's as a program, without another trace, since Dynamo has determined every size.
 
-Each node of such a graph knows its result with sizes, strides and offsets as expressions of Dynamo's symbols, and
-Dynamo's guards hold whatever was assumed on the way.  So the program's guards are Dynamo's, as far as they can be said,
-and nobody checks them again: it serves every call that Dynamo lets through.  Symbolic sizes are terms, read from the
-graph's arguments once at its beginning.  What is no
-ATen operator (``cond``, ``flex_attention`` …) becomes an opaque call.
+Each node of such a graph has its result with sizes, strides and offsets as expressions of Dynamo's symbols. Dynamo's
+guards state everything that was assumed. So the program's guards are Dynamo's, as far as they can be expressed, and are
+not checked again: the program serves every call that Dynamo lets through. Symbolic sizes are terms, read once from the
+graph's arguments. Calls of anything but ATen operators (``cond``, ``flex_attention`` …) become opaque calls.
 """
 
 from __future__ import annotations
@@ -64,21 +63,21 @@ _ATEN: Mapping[Any, Callable[..., tuple[OpOverload, tuple[Any, ...], dict[str, A
         {},
     ),
 }
-"""Operators of AOTAutograd's own, as the calls of ATen's that do the same and that rules know."""
+"""Operators of AOTAutograd's own, as equivalent calls of ATen operators that have rules."""
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _NUMBERS = (bool, int, float)
 
 
 def taken_over(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> tuple[Program, Run]:
-    """The program of a graph whose nodes know their results (``meta["val"]``), and what runs it on a list it empties.
+    """Return the program of a graph whose nodes have results (``meta["val"]``), and its runner, which empties its list.
 
     Args:
         module: the graph; each argument is a tensor, a size or a constant.
-        name: of the program, for people.
+        name: the program's name, for people.
         paths: the arguments' names, for people.
 
     Raises:
-        UnsupportedError: a size, an argument or a call in it cannot be said.
+        UnsupportedError: a size, an argument or a call in it cannot be expressed.
     """
     start = time.perf_counter()
     reader = _Reader(module, paths)
@@ -98,16 +97,16 @@ def program_of(
     *,
     has_casts: bool = False,
 ) -> tuple[Program, Run]:
-    """The program of a graph for the calls that Dynamo lets through, and what runs it on a list that it empties.
+    """Return the program of a graph for the calls that Dynamo lets through, and its runner, which empties its list.
 
     Args:
         graph: its inputs are among the leaves of a call.
-        name: of the program, for people.
+        name: the program's name, for people.
         paths: the leaves' names, for people.
         keys: the leaves' keys.
-        sizes: what their sizes are.
-        start: when somebody began to make it, by ``time.perf_counter``.
-        demanded: what else each call is asked before it is served.
+        sizes: the sizes of the leaves.
+        start: when making it began, by ``time.perf_counter``.
+        demanded: the further conditions that each call is checked for.
         has_casts: whether autocast's casts are in the graph, and autocast may be on when it runs.
     """
     number = len(keys)
@@ -128,14 +127,14 @@ def program_of(
 
 
 def key_of(val: Any) -> LeafKey:
-    """The key of an argument of a graph, of which ``val`` is what is known."""
+    """Return the key of an argument of a graph; ``val`` is its fake tensor, symbolic size or constant."""
     if isinstance(val, torch.Tensor):
         return TensorKey(val.dtype, val.device, False, val.dim(), STRIDED)
     return INT_KEY if isinstance(val, torch.SymInt) else ConstantKey(type(val), val, None)
 
 
 class _Reader:
-    """Reads one graph, node by node."""
+    """A reader of one graph, node by node."""
 
     def __init__(self, module: torch.fx.GraphModule, paths: Sequence[str]) -> None:
         self._module = module
@@ -151,7 +150,7 @@ class _Reader:
         self._count = 0
 
     def program(self, name: str, start: float) -> tuple[Program, Run]:
-        """The program of what was read, and what runs it and empties the list of its leaves."""
+        """Return the program of the graph that was read, and its runner, which empties the list of leaves."""
         outputs, output_tree = pytree.tree_flatten(list(self._outputs))
         graph = Graph(
             tuple(self._inputs), tuple(self._lifted.values()), tuple(self._steps), tuple(outputs), output_tree
@@ -160,10 +159,10 @@ class _Reader:
 
     # -- nodes
     def read(self, node: torch.fx.Node) -> None:
-        """One node, in order.
+        """Read one node; nodes must come in order.
 
         Raises:
-            UnsupportedError: it cannot be said.
+            UnsupportedError: the node cannot be expressed.
         """
         if node.op == "placeholder":
             self._values[node] = self._argument(len(self._keys), node.meta.get("val"))
@@ -184,7 +183,7 @@ class _Reader:
             return value
         if isinstance(val, torch.SymInt):
             return self._sizes.term(val)
-        if isinstance(val, torch.SymBool):  # torch 2.11 keeps conditions on sizes for backward, beside the sizes
+        if isinstance(val, torch.SymBool):  # torch 2.11 saves conditions on sizes for backward, beside the sizes
             with suppress(UnsupportedError):
                 return self._sizes.term(val)
         return val if isinstance(val, (*_NUMBERS, type(None))) else _Unknown(self._paths[position], type(val))
@@ -242,7 +241,10 @@ class _Reader:
         return results[0] if single else results
 
     def _opaque(self, node: torch.fx.Node, val: Any, location: Location | None) -> Any:
-        """A call of what is no operator: its arguments' leaves in, the tensors of its result out."""
+        """Record a call of a function that is no operator.
+
+        Its inputs are the leaves of its arguments, its outputs the tensors of its result.
+        """
         told = list(self._bindings(node, val))
         if any(each.kind != "size" for each in told):
             raise UnsupportedError(f"{node.target} returns a number that depends on data")
@@ -256,7 +258,7 @@ class _Reader:
         return result
 
     def _parts(self, val: Any, path: Path, tensors: dict[Path, Value]) -> Any:
-        """A result as it nests; its tensors, by where they are."""
+        """Return a result as it nests; add its tensors by their paths."""
         if isinstance(val, (tuple, list)):
             return [self._parts(each, (*path, index), tensors) for index, each in enumerate(val)]
         if isinstance(val, dict):
@@ -274,7 +276,7 @@ class _Reader:
         return self._sizes.term(val) if isinstance(val, _SYMBOLIC) else val
 
     def _bindings(self, node: torch.fx.Node, val: Any) -> Iterator[Binding]:
-        """Where the sizes and numbers that only this call tells are read off its results."""
+        """Yield where the sizes and numbers that only this call determines are read off its results."""
         for path in (node.meta.get("unbacked_bindings") or {}).values():
             kind, output, dim, number = place_of(path, val)
             if kind == "float":
@@ -283,7 +285,7 @@ class _Reader:
                 yield Binding(self._sizes.bind(number, node), kind, output, dim)
 
     def _number(self, node: torch.fx.Node, val: Any) -> Any:
-        """A number that sizes tell: there is nothing to run."""
+        """Return a number that follows from sizes: there is nothing to run."""
         if not isinstance(val, torch.SymFloat):
             return self._sizes.term(val) if isinstance(val, _SYMBOLIC) else val
         name = _FLOATS.get(node.target)
@@ -300,7 +302,7 @@ class _Reader:
 
     # -- arguments and values
     def _given(self, arg: Any) -> Any:
-        """An argument of a node: nodes replaced by what they stand for."""
+        """Return an argument of a node, with values in place of nodes."""
         if isinstance(arg, torch.fx.Node):
             found = self._values[arg]
             if isinstance(found, _Unknown):

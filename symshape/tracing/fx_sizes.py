@@ -22,16 +22,16 @@ from symshape.user_code import location_in, origin_of
 
 
 class Sizes:
-    """What the sizes of one graph are.
+    """The sizes of one graph's arguments as terms.
 
     Args:
-        arguments: what is known of the graph's arguments: fake tensors, symbolic sizes, constants.
+        arguments: the graph's arguments: fake tensors, symbolic sizes, constants.
         paths: their names.
 
     Attributes:
         env: makes symbolic sizes, for specs.
-        slots: the integers that a call is read for: one for each symbol, whichever arguments it occurs in.
-        ranges: by symbol: what Dynamo's guards say of it, at least.
+        slots: the integers to read from a call: one for each symbol, whichever arguments it occurs in.
+        ranges: by symbol, the range that Dynamo's guards give.
     """
 
     def __init__(self, arguments: Sequence[Any], paths: Sequence[str]) -> None:
@@ -48,18 +48,18 @@ class Sizes:
         for number, source in readable:
             if number.node.expr.is_Symbol:
                 self._read(number, source)
-        for number, source in readable:  # no symbol of its own: known if its parts are, else read as a whole
+        for number, source in readable:  # an expression: known if its parts are, else read as a whole
             try:
                 self.term(number)
             except UnsupportedError:
                 self._read(number, source)
-        for number, source in readable:  # whoever pads a program asks whether a symbol is the size of a tensor
+        for number, source in readable:  # padding asks whether a symbol is the size of a tensor
             read = self._terms[number.node.expr]
             if isinstance(source, Size) and read.op is Op.SYMBOL and source not in self.env.symbols[read.name].sources:
                 self.env.symbols.add_source(read.name, source)
 
     def _read(self, number: torch.SymInt, source: Source) -> None:
-        """A size that is read from here, unless it is read from elsewhere already.
+        """Record that a size is read from here, unless it is read from elsewhere already.
 
         Raises:
             UnsupportedError: it is no integer.
@@ -69,7 +69,7 @@ class Sizes:
             return
         name = str(node.expr) if node.expr.is_Symbol else f"size{len(self.slots)}"
         hint = node.hint if node.has_hint() else None
-        if isinstance(hint, torch.SymInt):  # torch's name for the lengths of all rows, of which nothing can be computed
+        if isinstance(hint, torch.SymInt):  # the lengths of all rows: nothing can be computed with it
             raise UnsupportedError(f"{source.text()} is the ragged size of a nested tensor, which is no integer")
         low, high = _range_of(node)
         hint = 2 if hint is None else int(hint)
@@ -86,7 +86,7 @@ class Sizes:
         self.slots.append(Slot(source, symbol.term))
 
     def term(self, number: Any) -> Term:
-        """The term of a symbolic number or condition.
+        """Return the term of a symbolic number or condition.
 
         Raises:
             UnsupportedError: there is none.
@@ -94,10 +94,10 @@ class Sizes:
         return term_of(number.node.expr, self._terms)
 
     def guards(self, demanded: Sequence[Guard] = ()) -> GuardSet:
-        """What Dynamo's guards say of the symbols that a call is read for; none of it need be checked again.
+        """Return Dynamo's guards on the symbols that are read from a call; none need be checked again.
 
-        ``demanded`` is what each call is asked besides.  What torch assumed of sizes that depend on data is left out,
-        and what there is no term for.
+        ``demanded`` are further conditions to check in each call. Torch's assumptions on sizes that depend on data are
+        left out, and so are guards without a term.
         """
         found: list[Guard] = []
         for each in self._assumed:
@@ -111,7 +111,7 @@ class Sizes:
         return GuardSet((*found, *demanded), self.ranges)
 
     def bind(self, number: Any, node: torch.fx.Node) -> str:
-        """The name of a number that only a node of the graph can tell, from now on known."""
+        """Return the name of a number that only a node of the graph determines, and record its symbol."""
         expression = number.node.expr
         if not expression.is_Symbol:
             raise UnsupportedError(f"{node.target} tells {expression}, which is no plain size")
@@ -126,7 +126,7 @@ class Sizes:
         return name
 
     def spec(self, fake: torch.Tensor) -> TensorSpec:
-        """What is known of a tensor, with our sizes; one that nothing tells (and nothing needs) is a new symbol."""
+        """Return the spec of a tensor with our sizes; a size that no argument determines is a new symbol."""
         of = TensorSpec.of(fake)
         sizes, strides = tuple(map(self._size, of.sizes)), tuple(map(self._size, of.strides))
         return of.with_(sizes=sizes, strides=strides, storage_offset=self._size(of.storage_offset))
@@ -140,7 +140,7 @@ class Sizes:
             return self._untold(size.node.expr)
 
     def _untold(self, expression: Any) -> Any:
-        """A size that is nowhere needed: only what a tensor of it is like is shown."""
+        """Return a symbol for a size that is only shown, in the description of a tensor."""
         name = str(expression) if expression.is_Symbol else f"untold{len(self.env.symbols)}"
         if name not in self.env.symbols:
             description = f"{expression}, which no argument of the graph tells"
@@ -149,7 +149,7 @@ class Sizes:
 
 
 def _readable(arguments: Sequence[Any], paths: Sequence[str]) -> Iterator[tuple[torch.SymInt, Source]]:
-    """Each symbolic size of the arguments with its place; those that are cheapest to read first."""
+    """Yield each symbolic size of the arguments with its place, the cheapest to read first."""
     for number, path in zip(arguments, paths, strict=True):
         if isinstance(number, torch.SymInt):
             yield number, IntArg(path)
@@ -167,7 +167,7 @@ def _readable(arguments: Sequence[Any], paths: Sequence[str]) -> Iterator[tuple[
 
 
 def _range_of(node: Any) -> tuple[int | None, int | None]:
-    """What Dynamo knows of a symbol; it holds in every call that its guards let through."""
+    """Return the range that Dynamo has for a symbol; each call that its guards let through satisfies it."""
     known = getattr(node.shape_env, "var_to_range", {}).get(node.expr)
     if known is None:
         return None, None
@@ -179,7 +179,7 @@ def _bound(bound: Any) -> int | None:
 
 
 def place_of(path: Sequence[Any], val: Any) -> tuple[str, int, int, Any]:
-    """What a key path of torch's says: the kind of number, of which output, of which dimension, and the number.
+    """Return what torch's key path locates: the kind of number, its output, its dimension, and the number.
 
     Source: torch/fx/experimental/symbolic_shapes.py, ``compute_unbacked_bindings`` (checked on 2.11 to 2.13).
 

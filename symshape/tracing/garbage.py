@@ -1,9 +1,9 @@
-"""Python's garbage collector while a function is traced: it waits longer.
+"""Fewer runs of Python's garbage collector during a trace.
 
-A trace makes tens of thousands of objects that live until its end, and hardly a cycle.  At Python's own threshold the
-collector looks at them again and again, and at everything that was loaded before.  A program is hundreds of thousands
-of objects that stay: as many young ones soon have the collector look at all objects of the process, which takes .4 s
-where torch and transformers are loaded.  So what is there after a large trace counts as old at once.
+A trace makes tens of thousands of objects that live until its end, and hardly a cycle. At Python's own threshold the
+collector scans them again and again, and everything that was loaded before. A program is hundreds of thousands of
+objects that stay. So many young objects soon make the collector scan all objects of the process, which takes .4 s where
+torch and transformers are loaded. So the objects that exist after a large trace are made old at once.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 RARELY = 100_000
-"""How many more objects are made than go before the young ones are looked at."""
+"""The collector's threshold during a trace: allocations minus deallocations before the young generation is scanned."""
 MANY = 10_000
-"""Objects that a trace leaves young from which on they count as old: those of some hundred ops."""
+"""The number of young objects after a trace from which on they are made old: those of some hundred ops."""
 MOST_AGED = 250_000
-"""Objects that become old at the end of traces between two full collections: those of six traces of a GPT-2's step."""
+"""The number of objects that may become old after traces between two full collections: six traces of a GPT-2's step."""
 _aged = (-1, 0)  # full collections so far, and the objects that became old since the last one
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Inside, the collector waits longer, in all threads; one that is off, or waits longer already, stays as it is."""
+    """Raise the collector's threshold inside, in all threads; a collector that is off or slower is unchanged."""
     before = gc.get_threshold()
     try:
         if 0 < before[0] < RARELY:
@@ -39,11 +39,11 @@ def seldom_collected() -> Iterator[None]:
 
 
 def age() -> None:
-    """Have all objects count as old ones after a trace that made many; the garbage among the young ones goes first.
+    """Make all objects old after a trace that made many; garbage among the young ones is collected first.
 
-    Objects that become old in this way do not bring the next full collection nearer, so they are few, and small
-    programs are left to the collector: else those that are dropped would pile up.  Nothing happens where somebody
-    keeps objects frozen, or the collector is off.  The collection takes 20 ms for a GPT-2's step.
+    Objects that become old in this way do not bring the next full collection nearer, so their number is limited. Small
+    programs are left to the collector: else dropped ones would pile up. Nothing happens if objects are frozen or the
+    collector is off. The collection takes 20 ms for a GPT-2's step.
     """
     global _aged
     count = gc.get_count()[0]
@@ -60,6 +60,6 @@ def age() -> None:
 
 
 def as_before(thresholds: tuple[int, int, int]) -> None:
-    """Sets the thresholds that there were, unless somebody set others meanwhile."""
+    """Restore the thresholds from before the trace, unless other code changed them meanwhile."""
     if 0 < thresholds[0] < RARELY and gc.get_threshold() == (RARELY, *thresholds[1:]):
         gc.set_threshold(*thresholds)

@@ -1,7 +1,7 @@
-"""What a trace that fails must not have done: the program runs again, as it is, from the world as it was.
+"""Undo for a trace that fails: random generators that no graph owns, and printed output.
 
-Attributes, globals, closures and containers are put back by :mod:`symshape.tracing.state`; here are random generators
-that no graph owns, and what was printed.
+The program then runs again in eager and must find the same state. :mod:`symshape.tracing.state` restores attributes,
+globals, closures and containers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEBUGGERS = ("pdb", "bdb", "code", "codeop")
 
 
 class _Held(io.TextIOBase):
-    """Standard output for one thread: what it writes is kept; other threads, and debuggers, write through."""
+    """Standard output that buffers what one thread writes; other threads, and debuggers, write through."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -40,7 +40,7 @@ class _Held(io.TextIOBase):
         return True
 
     def flush(self) -> None:
-        """Nothing is written yet, but by others."""
+        """Flush the stream below; this thread's text stays buffered."""
         self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -48,7 +48,7 @@ class _Held(io.TextIOBase):
 
 
 class _HeldText(_Held, io.StringIO):
-    """The same, where a program may ask whether its output is being caught."""
+    """The same buffer for a stream that is an ``io.StringIO``: a program may test whether its output is captured."""
 
 
 def _debugging() -> bool:
@@ -62,7 +62,7 @@ def _debugging() -> bool:
 
 @contextmanager
 def output_held() -> Iterator[None]:
-    """What the thread prints inside is printed at the end, unless an error ends it."""
+    """Buffer what the thread prints inside; print it at the end, unless an error ends the block."""
     outer = {name: getattr(sys, name) for name in ("stdout", "stderr")}
     held = {
         name: (_HeldText if isinstance(each, io.StringIO) else _Held)(each)

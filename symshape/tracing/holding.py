@@ -1,7 +1,7 @@
-"""How long the program held each of its tensors: until which later one was made.
+"""The lifetime of each traced tensor: the last value that was made before the tensor died.
 
-Python keeps a tensor as long as a variable names it, which is longer than it is read.  What is noted here is when a
-symbolic tensor died while the program was traced; the memory of the program as it stands follows from it.
+Python keeps a tensor as long as a variable names it, which is longer than it is read. The trace records when each
+symbolic tensor dies; the memory that the eager program needs follows from that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from symshape.graph.steps import Value
 
 
 class _Watch(weakref.ref[Any]):
-    """A reference that knows its value, and what was made last."""
+    """A weak reference that knows its tensor's value, and which value was made last."""
 
     __slots__ = ("last_made", "value")
 
@@ -27,20 +27,20 @@ def _died(watch: weakref.ref[Any]) -> None:
 
 
 class Holding:
-    """Watches the tensors of one trace."""
+    """A recorder of the lifetimes of one trace's tensors."""
 
     def __init__(self) -> None:
         self._last_made = [0]
         self._watches: list[_Watch] = []
 
     def watch(self, value: Value, tensor: Any) -> None:
-        """From now on: note in ``value`` which value was the last one made when its tensor died."""
+        """Watch a tensor: when it dies, store in ``value`` which value was made last."""
         watch = _Watch(tensor, _died)
         watch.value, watch.last_made = value, self._last_made
         self.made(value)
         self._watches.append(watch)
 
     def made(self, value: Value) -> None:
-        """A value was made: what dies from now on died after it."""
+        """Record that a value was made: tensors that die from now on died after it."""
         if value.index > self._last_made[0]:
             self._last_made[0] = value.index

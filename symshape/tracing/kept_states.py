@@ -1,7 +1,7 @@
-"""States of random generators that a checkpoint keeps, and puts back to compute again what drew numbers in forward.
+"""States of random generators that a checkpoint saves, to draw the same numbers when it recomputes.
 
-While a program is traced nothing is drawn, so there is no state to keep: a graph keeps and puts back its own, in the
-same places, where numbers are drawn in between.
+During a trace nothing is drawn, so there is no state to save. The graph saves and restores the states itself, in the
+same places, if numbers are drawn in between.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from symshape.user_code import user_location
 
 
 class KeepingTrace(Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that generator states need."""
 
     steps: list[Step]
 
     def new_value(self, spec: TensorSpec) -> Value:
-        """A fresh value."""
+        """Return a fresh value."""
 
 
 class _Keep(LiveCall):
-    """Reads the state of a generator; or puts a state back."""
+    """An op that reads the state of a generator, or restores a state."""
 
     def __init__(self, generator: torch.Generator, *, back: bool) -> None:
         tree = pytree.tree_structure(((0,) if back else (), {}))
@@ -41,7 +41,7 @@ class _Keep(LiveCall):
 
 
 class KeptStates:
-    """Of one trace.
+    """The generator states that one trace's checkpoints save.
 
     Args:
         trace: the trace.
@@ -49,10 +49,10 @@ class KeptStates:
 
     def __init__(self, trace: KeepingTrace) -> None:
         self._trace = trace
-        self._values: dict[int, tuple[torch.Tensor, Value]] = {}  # by ids of what stands for a state
+        self._values: dict[int, tuple[torch.Tensor, Value]] = {}  # by ids of the placeholders for states
 
     def keep(self, generator: torch.Generator) -> torch.Tensor:
-        """What stands for the state that a generator has here."""
+        """Return a placeholder for the state that a generator has here, and record the read."""
         state = state_of(generator)
         value = self._trace.new_value(TensorSpec.contiguous(tuple(state.shape), state.dtype, state.device))
         self._values[id(state)] = state, value
@@ -60,10 +60,10 @@ class KeptStates:
         return state
 
     def put_back(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        """A generator gets a state that was kept.
+        """Record that a saved state is restored.
 
         Raises:
-            UnsupportedError: it was not kept here.
+            UnsupportedError: the state was not saved here.
         """
         _, value = self._values.get(id(state), (None, None))
         if value is None:
@@ -74,7 +74,7 @@ class KeptStates:
         self._trace.steps.append(Node(op, args, {}, outputs, False, location=user_location()))
 
     def needed(self, steps: list[Step]) -> list[Step]:
-        """The steps without those that keep and put back a state that is there anyway."""
+        """Return the steps without saves and restores that change nothing."""
         while self._values:
             idle = _unread(steps) or _overwritten(steps) or _there_anyway(steps)
             if not idle:
@@ -84,20 +84,20 @@ class KeptStates:
 
 
 def keeps_state(step: Step) -> bool:
-    """Whether a step keeps or puts back the state of a generator, for a checkpoint."""
+    """Return whether a step saves or restores the state of a generator, for a checkpoint."""
     op: Any = step.op if isinstance(step, Node) else None
     return type(op) is _Keep
 
 
 def _unread(steps: Sequence[Step]) -> set[int]:
-    """What keeps states that nothing puts back."""
+    """Return the ids of steps that save states which are never restored."""
     nodes = [step for step in steps if isinstance(step, Node)]
     read = {value for node in nodes for value in node.reads}
     return {id(node) for node in nodes if keeps_state(node) and node.outputs and node.outputs[0] not in read}
 
 
 def _overwritten(steps: Sequence[Step]) -> set[int]:
-    """What puts back states that the next one overwrites, before anything reads them or draws."""
+    """Return the ids of steps that restore a state which the next restore overwrites before a read or a draw."""
     last: dict[int, Step] = {}
     found: set[int] = set()
     for step in steps:
@@ -115,9 +115,9 @@ def _overwritten(steps: Sequence[Step]) -> set[int]:
 
 
 def _there_anyway(steps: Sequence[Step]) -> set[int]:
-    """What puts back states that are there."""
+    """Return the ids of steps that restore a state which the generator already has."""
     now: dict[int, Any] = {}
-    drawn: dict[Value, Any] = {}  # which state each value holds
+    drawn: dict[Value, Any] = {}  # the state that each value holds
     found: set[int] = set()
     for step in steps:
         if not isinstance(step, Node):

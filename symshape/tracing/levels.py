@@ -1,8 +1,8 @@
-"""``associative_scan`` as one node, whatever the length: eager's own recursion, with the function in parts.
+"""``associative_scan`` as one node for any length: eager's own recursion, with the function traced into parts.
 
-Eager combines pairs of rows, scans what they make, and combines that with the rest.  How rows lie in memory differs
-between the level of the operands and those inside, and where one or two rows are left; there is a part for each.  A
-part gets any number of rows: where the function wants to know how many, the scan is written down level by level.
+Eager combines pairs of rows, scans the results, and combines those with the remaining rows. The memory layout of rows
+differs between the level of the operands and inner levels, and where one or two rows are left. Each case has a part of
+its own. A part takes any number of rows; if the function asks for that number, the scan is unrolled level by level.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _slice = torch.ops.aten.slice.Tensor
 
 
 class Placing(Protocol):
-    """What is needed of who places nodes."""
+    """The members of the object that places nodes in the graph."""
 
     parts: Parts
 
     def stand_in(self, spec: TensorSpec, outer: Sequence[Any]) -> Any:
-        """A tensor that stands for others of this spec, which are made of ``outer``."""
+        """Return a tensor that stands for others of this spec, which are made of ``outer``."""
 
     def recorded(
         self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
     ) -> list[Any]:
-        """The results of a node that autograd records as it runs."""
+        """Return the results of a node that autograd records as it runs."""
 
 
 @attrs.frozen(eq=False)
 class _Rows:
-    """How rows lie in memory: their specs, in which one symbol is how many there are; None where that is a formula."""
+    """The memory layout of rows: their specs, and the symbol of their number (None where the number is a formula)."""
 
     specs: Sequence[TensorSpec]
     symbol: Term | None
 
     def of(self, number: Any, env: ShapeEnv) -> list[TensorSpec]:
-        """So many rows."""
+        """Return the specs for a given number of rows."""
         other = number.term if type(number) is IntNode else arithmetic.const(number)
 
         def stride(each: Any) -> Any:
@@ -64,13 +64,13 @@ class _Rows:
 
 
 class LevelsTrace:
-    """One call of ``associative_scan`` along the first dimension, of two rows at least.
+    """One call of ``associative_scan`` along the first dimension, on at least two rows.
 
     Args:
-        env: of the trace.
-        placing: who places the node.
-        combine: of twice the operands, with rows side by side.
-        operands: what is scanned.
+        env: the environment of the trace.
+        placing: places the node.
+        combine: the function, of twice the operands, with rows side by side.
+        operands: the tensors to scan.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LevelsTrace:
         self._tracked = [torch.is_grad_enabled() and each.requires_grad for each in operands]
 
     def results(self, loop: Callable[..., Any]) -> list[Any]:
-        """The results of the node, which runs eager's ``loop`` on parts.
+        """Return the results of the node, which runs eager's ``loop`` on parts.
 
         Raises:
             SymShapeError: the parts cannot be traced for any number of rows.
@@ -98,7 +98,7 @@ class LevelsTrace:
 
     # -- parts
     def _level(self, rows: _Rows, made: _Rows | None = None) -> tuple[list[Part], _Rows]:
-        """The parts of a level, and how what pairs of its rows make lies: as ``made``, if that is known."""
+        """Return the parts of a level, and the layout of the combined pairs; ``made`` is that layout if it is known."""
         env = self._env
         pairs, found = self._pairs(rows.of(number := self._number(4), env), number)
         made = made or found
@@ -111,7 +111,7 @@ class LevelsTrace:
         return self._env.new_unbacked(least, None, description="a number of rows")
 
     def _pairs(self, rows: Sequence[TensorSpec], length: Any) -> tuple[Part, _Rows]:
-        """How neighbours are combined, where so many rows lie so; and how what they make lies."""
+        """Return the part that combines neighbours of these rows, and the layout of its results."""
         count = 1 if type(length) is int else self._number(2)
         every = [self._every_other(spec, count) for _ in range(2) for spec in rows]
         part = self._traced(every, length, count, self._combine)
@@ -133,7 +133,7 @@ class LevelsTrace:
         return _Rows(specs, count.term if type(count) is IntNode else None)
 
     def _filled(self, rows: Sequence[TensorSpec], length: Any, single: Sequence[TensorSpec] | None) -> Part:
-        """How scanned pairs, or the ``single`` one that there is, are combined with the rest."""
+        """Return the part that combines the scanned pairs, or the ``single`` pair, with the remaining rows."""
         count = (length - 1) // 2 if type(length) is int else self._number(2)
         scanned = single or [TensorSpec.contiguous((count + 1, *s.sizes[1:]), s.dtype, s.device) for s in rows]
         head = [spec.with_(sizes=(1, *spec.sizes[1:])) for spec in rows]
@@ -157,7 +157,7 @@ class LevelsTrace:
         )
 
     def _traced(self, specs: Sequence[TensorSpec], length: Any, count: Any, function: Callable[..., Any]) -> Part:
-        """A part whose numbers are how many rows there are on its level, and how many it gets."""
+        """Return a part whose numbers are how many rows its level has, and how many it gets."""
         names = [_name(length, self._env) or "rows on a level", _name(count, self._env) or "rows"]
         operands = [self._operands[i % len(self._operands)] for i in range(len(specs))]
         given = [self._placing.stand_in(spec, [each]) for spec, each in zip(specs, operands, strict=True)]
@@ -172,7 +172,7 @@ class LevelsTrace:
 
 
 def _symbol(length: Any, specs: Sequence[TensorSpec]) -> Term | None:
-    """The symbol that a length is, if nothing else is made of it."""
+    """Return the symbol of a length, if no other size depends on it."""
     if type(length) is not IntNode or length.term.op is not Op.SYMBOL:
         return None
     others = (size for spec in specs for size in spec.sizes[1:] if type(size) is IntNode)
@@ -180,7 +180,7 @@ def _symbol(length: Any, specs: Sequence[TensorSpec]) -> Term | None:
 
 
 def _name(number: Any, env: ShapeEnv) -> str:
-    """The name of a number that is a symbol of a part."""
+    """Return the name of a number that is a symbol of a part; empty for other numbers."""
     if type(number) is not IntNode or number.term.op is not Op.SYMBOL:
         return ""
     name = number.term.name
@@ -188,10 +188,10 @@ def _name(number: Any, env: ShapeEnv) -> str:
 
 
 def _check_layout(head: Sequence[Any], made: Sequence[Any] | None, odd: Sequence[Any]) -> None:
-    """Whether the rows of a level lie one behind the other, as those of the next one are taken to.
+    """Check that the rows of a level are contiguous, as the next level expects.
 
     Raises:
-        UnsupportedError: they may lie otherwise.
+        UnsupportedError: they may have another layout.
     """
     even = head if made is None else [torch.cat([one, other], 0) for one, other in zip(head, made, strict=True)]
     for one, other in zip(even, odd, strict=True):
@@ -202,10 +202,10 @@ def _check_layout(head: Sequence[Any], made: Sequence[Any] | None, odd: Sequence
 
 
 def _check_same(specs: Sequence[TensorSpec], others: Sequence[TensorSpec]) -> None:
-    """Whether what pairs make lies alike on all levels.
+    """Check that the results of pairs have the same layout on all levels.
 
     Raises:
-        UnsupportedError: it may lie otherwise.
+        UnsupportedError: the layout may differ.
     """
     for one, other in zip(specs, others, strict=True):
         if not _equal(one.strides, other.strides):

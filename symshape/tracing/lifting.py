@@ -1,4 +1,4 @@
-"""The real tensors that a program reads, and the constants that it writes down."""
+"""The real tensors that a program reads, and the constants in its code."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from symshape.tracing.state.classes import special_methods
 from symshape.tracing.state.hooks import tell
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
-_SMALL_CONSTANT = 256  # elements of a constant whose value is kept for .item()
+_SMALL_CONSTANT = 256  # elements of a constant whose value is stored for .item()
 
 
 class Lifting:
-    """Real tensors of one trace, each with one value in the graph.
+    """The real tensors of one trace, each with one value in the graph.
 
     Attributes:
-        lifted: by ``id`` of the real tensor.
+        lifted: the lifted tensors, by ``id`` of the real tensor.
         tensors: the same tensors, by their values.
-        constants: those among them that the program writes down.
-        in_memory: how many of them lie in each memory, by its address.
+        constants: the ones among them that are constants in the program's code.
+        in_memory: the number of these tensors in each storage, by its address.
     """
 
     def __init__(self, new_value: Callable[[TensorSpec, object], Value], names: Mapping[int, str]) -> None:
@@ -41,13 +41,13 @@ class Lifting:
         self._made: dict[int, list[SymbolicTensor]] = {}
 
     def lift(self, tensor: torch.Tensor, constant: bool = False) -> Lifted:
-        """The graph's name for a real tensor that the program reads."""
+        """Return the graph's entry for a real tensor that the program reads."""
         found = self.lifted.get(id(tensor))
         if found is None:
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
                 if not computes_as_torch_tensor(type(tensor)):
                     raise UnsupportedError(f"the program reads a {type(tensor).__name__}, which cannot be traced")
-                tell(special_methods, type(tensor))  # it may learn to answer for torch's functions
+                tell(special_methods, type(tensor))  # subclasses may be changed later to override torch's functions
             if tensor.is_nested:
                 raise UnsupportedError("the program reads a nested tensor, which cannot be traced")
             if tensor.layout is not torch.strided:
@@ -69,7 +69,7 @@ class Lifting:
         return found
 
     def constant(self, tensor: torch.Tensor, trace: Trace) -> SymbolicTensor:
-        """A tensor that the program writes down (``torch.tensor([1, 2])``): a constant, copied afresh in each run."""
+        """Return a stand-in for a constant in the code (``torch.tensor([1, 2])``), which each run copies afresh."""
         with outside_modes():
             kept = tensor.detach().clone()
         value = self.lift(kept, constant=True).value
@@ -80,11 +80,11 @@ class Lifting:
         return made
 
     def let_go(self) -> None:
-        """The trace is over: what is kept of it, for its sizes, keeps no tensor alive."""
+        """Release the tensors after the trace: objects that live on for their sizes keep no tensor alive."""
         self.lifted, self.tensors, self.constants, self._made = {}, {}, {}, {}
 
     def forget(self, written: Iterable[Value]) -> None:
-        """Written memory holds no known constants any more, whichever tensor views it."""
+        """Forget the known values of constants in written memory, whichever tensor views it."""
         for value in written:
             for tensor in self._made.pop(id(value.storage), ()):
                 tensor._known = None
@@ -92,6 +92,6 @@ class Lifting:
 
 @contextmanager
 def outside_modes() -> Iterator[None]:
-    """Inside, torch computes with real tensors as it does without us."""
+    """Run torch on real tensors without our modes inside."""
     with dispatch.modes_disabled():
         yield

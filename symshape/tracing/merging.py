@@ -1,4 +1,4 @@
-"""One description for what two functions return, one of which runs: sizes that differ are known once it has run."""
+"""One description of the results of two functions, one of which runs: sizes that differ are known after the run."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 @attrs.frozen(eq=False)
 class Merged:
-    """A tensor that is one of two.
+    """A tensor that either of two functions returns.
 
     Attributes:
-        spec: of either; its differing sizes are symbols of their own.
-        unknown: the dimensions of these.
+        spec: its spec; sizes that differ are symbols of their own.
+        unknown: the dimensions of these sizes.
     """
 
     spec: TensorSpec
     unknown: tuple[int, ...] = ()
 
     def bindings(self, output: int) -> Iterator[Binding]:
-        """Where these sizes are read, if it is the output of this number."""
+        """Yield where these sizes are read, for the output of this number."""
         for dim in self.unknown:
             yield Binding(self.spec.sizes[dim].term.name, "size", output, dim)
 
 
 def merged(env: ShapeEnv, one: TensorSpec, other: TensorSpec, hidden: frozenset[str]) -> Merged | None:
-    """Two fresh tensors as one; None where they differ in more than sizes: in dtype, device, or how they are laid out.
+    """Merge two fresh tensors; return None if they differ in more than sizes: in dtype, device or layout.
 
-    No guard is left where sizes differ; where they are equal in this call alone, one says so.
+    No guard is left for sizes that differ. Sizes that are equal in this call alone get a guard.
 
     Args:
-        env: asked about sizes.
-        one: a tensor that begins where its memory begins, without gaps.
-        other: so too.
-        hidden: symbols that are known where the tensors are made alone.
+        env: answers questions about sizes.
+        one: a dense tensor that starts at the beginning of its storage.
+        other: likewise.
+        hidden: symbols that are known only inside the functions.
     """
     if one.dtype is not other.dtype or one.device != other.device or one.dim != other.dim:
         return None
@@ -61,9 +61,9 @@ def merged(env: ShapeEnv, one: TensorSpec, other: TensorSpec, hidden: frozenset[
 
 
 def same_layout(env: ShapeEnv, one: TensorSpec, other: TensorSpec) -> bool:
-    """Whether sizes, strides and offsets are the same; guards are left where that is so in this call alone.
+    """Return whether sizes, strides and offsets are the same; leave guards where this holds in this call alone.
 
-    Strides of a dimension that has size 1 in all calls are an accident.
+    Strides of a dimension that has size 1 in all calls are ignored.
     """
     if one.dim != other.dim or not all(same_size(env, *pair) for pair in zip(one.sizes, other.sizes, strict=True)):
         return False
@@ -73,7 +73,7 @@ def same_layout(env: ShapeEnv, one: TensorSpec, other: TensorSpec) -> bool:
 
 
 def same_size(env: ShapeEnv, left: Any, right: Any) -> bool:
-    """Whether two sizes are the same; a guard is left where that is so in this call alone."""
+    """Return whether two sizes are the same; leave a guard where this holds in this call alone."""
     terms = [_term(each) for each in (left, right)]
     if terms[0] is terms[1] or (type(terms[0]) is type(terms[1]) is int and terms[0] == terms[1]):
         return True
@@ -84,9 +84,9 @@ def same_size(env: ShapeEnv, left: Any, right: Any) -> bool:
 
 
 def equal(env: ShapeEnv, left: Any, right: Any, hidden: frozenset[str]) -> bool:
-    """Whether two sizes or integers are equal; a guard is left where that is so in this call alone.
+    """Return whether two sizes or integers are equal; leave a guard where this holds in this call alone.
 
-    Of what is ``hidden`` nobody knows.
+    Sizes with ``hidden`` symbols never count as equal.
     """
     left, right = (each.node if isinstance(each, torch.SymInt) else each for each in (left, right))
     if type(left) is type(right) is int:
@@ -99,7 +99,7 @@ def equal(env: ShapeEnv, left: Any, right: Any, hidden: frozenset[str]) -> bool:
 
 
 def _either(env: ShapeEnv, left: Any, right: Any, hidden: frozenset[str]) -> IntNode:
-    """A symbol for a size that is one of two."""
+    """Return a symbol for a size that is one of two."""
     if _names(left, right) & hidden:
         least, most = 0, None
     elif type(left) is type(right) is int:
@@ -111,7 +111,7 @@ def _either(env: ShapeEnv, left: Any, right: Any, hidden: frozenset[str]) -> Int
 
 
 def _order(env: ShapeEnv, one: TensorSpec, other: TensorSpec) -> tuple[int, ...] | None:
-    """The dimensions, in an order in which both tensors lie densely in memory; None if none is known."""
+    """Return an order of dimensions in which both tensors are dense in memory; None if none is known."""
     dims = tuple(range(one.dim))
     orders = [dims, dims[::-1], *([(0, *dims[2:], 1)] if len(dims) > 2 else [])]
     return next((order for order in orders if all(_lies(env, spec, order) for spec in (one, other))), None)
@@ -123,7 +123,7 @@ def _lies(env: ShapeEnv, spec: TensorSpec, order: Sequence[int]) -> bool:
 
 
 def _dense(sizes: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
-    """The strides of a tensor that lies densely in memory."""
+    """Return the strides of a dense tensor with dimensions in this order."""
     strides = dict(zip(order, contiguous_strides([sizes[dim] for dim in order]), strict=True))
     return tuple(strides[dim] for dim in range(len(sizes)))
 

@@ -1,4 +1,4 @@
-"""The mode that hands every ATen op of a thread to its tracer."""
+"""The dispatch mode that hands every ATen op of a thread to its tracer."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from symshape.tracing.symbolic.tensors import METADATA, SymbolicTensor
 
 _metadata = {id(op): answer for op, answer in METADATA.items()}  # hashing an overload runs Python code
 modes_on_stack = dispatch.dispatch_mode_count
-"""How many dispatch modes are on: without any, nobody traces."""
+"""Return the number of active dispatch modes; zero means that no trace is running."""
 
 
 class Dispatcher(Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that the mode needs."""
 
     @property
     def env(self) -> ShapeEnv:
-        """Its environment, for the user's line in errors."""
+        """Return the tracer's environment, for the user's line in errors."""
 
     def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The op's outputs, written down."""
+        """Record the op; return its outputs."""
 
 
 _WRITTEN_OUT = frozenset({"flex_attention"})
-"""Operators that take functions and that eager runs as Python code, which calls these functions once each."""
+"""Operators that take functions and that eager runs as Python code, which calls each function once."""
 
 
 class TracingMode(TorchDispatchMode):
-    """Sends every ATen op, factories and ops on real parameters included, to the tracer."""
+    """The mode that sends every ATen op to the tracer, factories and ops on real parameters included."""
 
     def __init__(self, tracer: Dispatcher) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class TracingMode(TorchDispatchMode):
         return self.tracer.dispatch(func, args, kwargs or {})
 
     def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """``torch.cond`` on sizes is the branch that they choose, ``scan`` the loop that eager runs.
+        """Run the branch that sizes choose for ``torch.cond``, and for ``scan`` the loop that eager runs.
 
         Raises:
             UnsupportedError: a branch that only data choose, or another op that takes functions.
@@ -77,7 +77,7 @@ class TracingMode(TorchDispatchMode):
             chosen = args[1] if bool(args[0]) else args[2]
             with self:
                 return chosen(*args[3])
-        if name in _WRITTEN_OUT:  # what eager computes, in operators
+        if name in _WRITTEN_OUT:  # traced as the operators that eager runs
             with self:
                 return func.py_kernels[dispatch.DispatchKey.CompositeExplicitAutograd](*args, **kwargs)
         if name == "scan":
@@ -90,5 +90,5 @@ class TracingMode(TorchDispatchMode):
 
 
 def is_tracing() -> bool:
-    """Whether this thread is inside a trace of ours."""
+    """Return whether this thread is inside a trace of ours."""
     return modes_on_stack() > 0 and any(isinstance(mode, TracingMode) for mode in _get_current_dispatch_mode_stack())

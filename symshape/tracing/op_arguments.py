@@ -1,4 +1,4 @@
-"""The arguments of an op call twice: for the rule (specs and sizes) and for the graph (values and terms)."""
+"""The arguments of an op call in two forms: for the rule (specs and sizes) and for the graph (values and terms)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 
 class OpArguments:
-    """Takes the arguments of a trace's op calls; refuses what a graph could not hold.
+    """A converter of op arguments in a trace; refuses arguments that a graph cannot hold.
 
     Args:
         trace: the trace that they belong to.
         lifting: gives real tensors their values.
         saved: results that autograd saved.
-        generators: the addresses of the random generators that were there before the trace; None for any.
+        generators: the addresses of the random generators that existed before the trace; None for any.
 
     Attributes:
-        seen: where somebody asks for them, the tensors that were given, by their values.
+        seen: if not None, collects the tensors that were passed, by their values.
     """
 
     def __init__(self, trace: Trace, lifting: Lifting, saved: SavedResults, generators: Collection[int] | None) -> None:
@@ -41,7 +41,7 @@ class OpArguments:
         self.seen: dict[Value, SymbolicTensor] | None = None
 
     def both(self, args: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
-        """Positional arguments for the rule, and for the graph."""
+        """Return positional arguments for the rule, and for the graph."""
         trace = self._trace
         specs: list[Any] = []
         values: list[Any] = []
@@ -79,7 +79,7 @@ class OpArguments:
         return specs, tuple(values)
 
     def keywords(self, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Keyword arguments for the rule, and for the graph."""
+        """Return keyword arguments for the rule, and for the graph."""
         specs, values = self.both(tuple(kwargs.values()))
         return dict(zip(kwargs, specs, strict=True)), dict(zip(kwargs, values, strict=True))
 
@@ -94,7 +94,7 @@ class OpArguments:
 
 
 def _scalar(arg: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[Any, Any]:
-    """A symbolic scalar for the rule and for the graph; plain where it is constant."""
+    """Return a symbolic scalar for the rule and for the graph; a plain number where it is constant."""
     node = arg.node
     if not isinstance(node, (IntNode, FloatNode, BoolNode)):
         raise SymShapeError(

@@ -1,4 +1,4 @@
-"""One call of an op, and what its plan says of its results."""
+"""One call of an op, and checks and records of its results by the op's plan."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ aten = torch.ops.aten
 _QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))
 
 
-@attrs.define(eq=False)  # nobody changes one; frozen ones take twice as long to make
+@attrs.define(eq=False)  # never changed; frozen ones take twice as long to make
 class OpCall:
-    """One call of an op: its arguments as the program gave them, and as the graph keeps them."""
+    """One call of an op: its arguments as the program passed them, and as the graph stores them."""
 
     op: OpOverload
     plan: OpPlan
@@ -39,7 +39,7 @@ class OpCall:
     value_kwargs: dict[str, Any]
 
     def written(self) -> Iterator[Value]:
-        """The values that it writes to."""
+        """Yield the values that the op writes to."""
         for position in self.plan.mutated:
             if position < len(self.values):
                 yield from values_in(self.values[position])
@@ -48,11 +48,11 @@ class OpCall:
 
 
 def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) -> None:
-    """An op that writes to its arguments; ``memory`` is that of inference tensors.
+    """Refuse a write to an inference tensor outside inference mode; ``memory`` are inference tensors' storages.
 
     Raises:
-        ProgramError: it writes there, outside inference mode, which torch refuses once that is done.  Where the program
-            catches this the trace is refused: its graph would not have written.
+        ProgramError: the op writes there; torch refuses after the write. If the program catches the error the trace is
+            refused: its graph would not have written.
     """
     if memory and not torch.is_inference_mode_enabled() and any(value.storage in memory for value in call.written()):
         said = f"{call.op} writes to an inference tensor, outside inference mode (at {env.origin()})"
@@ -60,7 +60,7 @@ def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) ->
 
 
 def refuse_unstrided(call: OpCall, spec: TensorSpec, env: ShapeEnv) -> None:
-    """A tensor that an op makes.
+    """Refuse a tensor that an op makes if it is not a strided, unquantized one.
 
     Raises:
         UnsupportedError: it is sparse, quantized or the like.
@@ -71,10 +71,10 @@ def refuse_unstrided(call: OpCall, spec: TensorSpec, env: ShapeEnv) -> None:
 
 
 def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool]], env: ShapeEnv) -> None:
-    """A view of what is conjugated or negated lazily is so too; ``view_as_real`` refuses it, as torch's does.
+    """Record whether a value is lazily conjugated or negated, which views inherit.
 
     Raises:
-        UnsupportedError: it is asked for the parts of what is conjugated.
+        UnsupportedError: ``view_as_real`` is called on a conjugated tensor, which torch refuses, too.
     """
     source = call.values[0] if call.values else None
     conjugated, negated = lazy.get(source, (False, False)) if type(source) is Value else (False, False)
@@ -93,12 +93,12 @@ def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool
 
 
 def viewed_by(plan: OpPlan, position: int) -> int | None:
-    """The argument whose memory an output shares."""
+    """Return the argument whose memory an output shares."""
     return plan.view_of[position if position < len(plan.view_of) else 0] if plan.is_view else None
 
 
 def outputs_like(node: Node) -> tuple[Output | None, ...]:
-    """What there is to know of a node's outputs for another node with outputs like these."""
+    """Return a description of a node's outputs, for another node with outputs like these."""
     plan = plan_of(node.op)
     return tuple(
         [
@@ -109,7 +109,7 @@ def outputs_like(node: Node) -> tuple[Output | None, ...]:
 
 
 def scalar_result(item: Any, position: int, made: Unknowns | None, bindings: list[Binding]) -> Any:
-    """A result that is no tensor, as the program gets it; adds where its symbol is read, if the op has made one."""
+    """Return a result that is no tensor as the program gets it; add a binding where the op made its symbol."""
     if type(item) is IntNode:
         if made is not None and any(each.term is item.term for each in made.made):
             bindings.append(Binding(item.term.name, "item", position))
@@ -125,19 +125,19 @@ def scalar_result(item: Any, position: int, made: Unknowns | None, bindings: lis
 
 
 def reading(binding: Binding, single: bool) -> str:
-    """How a program reads a symbol off what the op returned."""
+    """Return the code by which a program reads a symbol off the result of an op."""
     which = "" if single else f"[{binding.output}]"
     return f"{which}.size({binding.dim})" if binding.kind == "size" else which
 
 
 def is_inference(tensor: torch.Tensor) -> bool:
-    """Whether a tensor was made in inference mode."""
-    with dispatch.DisableTorchFunction():  # the answer is not for the program
+    """Return whether a tensor was made in inference mode."""
+    with dispatch.DisableTorchFunction():  # our own read, not the program's
         return tensor.is_inference()
 
 
 def inward(result: Any) -> Any:
-    """A fallback's result as a rule would give it."""
+    """Return a fallback's result in the form that a rule returns."""
     if isinstance(result, SymbolicTensor):
         return result._spec
     if isinstance(result, torch.Tensor):

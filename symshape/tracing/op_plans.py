@@ -1,4 +1,4 @@
-"""What the tracer needs to know of an op, looked up once for each overload."""
+"""The plan of an op: the properties that the tracer needs, looked up once for each overload."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PICK_AND_ORDER = frozenset(
 
 @attrs.frozen(eq=False)
 class OpPlan:
-    """What is the same for every call of one overload.
+    """The properties that all calls of one overload share.
 
     Attributes:
         op: the overload.
@@ -38,8 +38,8 @@ class OpPlan:
         names: the names of the arguments.
         is_view: whether any output shares memory.
         keeps_strides: whether outputs only pick and order dimensions of the argument that they view.
-        taken_apart: on which devices C++ takes it apart before it gets to a mode, except in inference mode.
-        special: whether it is one of the few that the tracer looks at before their rule.
+        taken_apart: the device types on which C++ decomposes it before a mode sees it, except in inference mode.
+        special: whether it is one of the few ops that the tracer handles before their rule.
         changes_laziness: whether it conjugates or negates lazily.
         is_mutable: whether it writes to any argument.
         changes_shape: whether it changes the sizes or strides of its first argument in place.
@@ -66,11 +66,11 @@ class OpPlan:
 
 _LAZY = frozenset((aten._conj.default, aten._neg_view.default))
 _plans: dict[int, OpPlan] = {}
-"""By ``id`` of the overload, which its plan keeps alive (hashing an overload runs Python code)."""
+"""The plans, by ``id`` of the overload, which its plan keeps alive (hashing an overload runs Python code)."""
 
 
 def plan_of(op: OpOverload) -> OpPlan:
-    """The plan of an overload, made once in a process."""
+    """Return the plan of an overload, made once in a process."""
     return _plans.get(id(op)) or _made(op)
 
 

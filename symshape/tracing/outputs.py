@@ -1,4 +1,4 @@
-"""What a traced function returned, for the graph and for people."""
+"""The results of a traced function, for the graph and for display."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from symshape.tracing.unused_numbers import see_to_unused
 
 
 def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:
-    """The result's leaves for the graph, its specs, and its structure."""
+    """Return the result's leaves for the graph, its specs, and its structure."""
     flat, tree = flat_with_paths(result)
     tree = with_plain_keys(tree)
     outputs: list[Any] = []
@@ -53,7 +53,7 @@ def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[A
 def written_by(
     tracer: Tracer, changes: Changes, result: Any, inputs: set[Value], start: int
 ) -> tuple[list[Any], list[Write]]:
-    """What a program wrote: the leaves that the graph computes, which stand from ``start`` on, and how to write them.
+    """Return the leaves of the program's writes, numbered from ``start`` on, and how to write them.
 
     Raises:
         UnsupportedError: a value that no call could make again.
@@ -77,7 +77,7 @@ def written_by(
 
 
 def _refuse_shared_with_the_call(changes: Changes, result: Any) -> None:
-    """Refuse containers that a program keeps outside and that are also among its arguments or in its result.
+    """Refuse containers that a program stores outside and that are also among its arguments or in its result.
 
     Raises:
         UnsupportedError: there is one.
@@ -95,12 +95,12 @@ def _refuse_shared_with_the_call(changes: Changes, result: Any) -> None:
                 f"the program keeps a list or dictionary among its arguments in {name}; keep a copy of it"
             )
         twice = len(own) < len(change.containers) or any(times[each] > 1 for each in own)
-        if change.value is None and twice:  # what an argument of the call holds now
+        if change.value is None and twice:  # the present content of an argument
             raise UnsupportedError(f"the program {change.text}")
 
 
 def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:
-    """The steps that the outputs need, once all questions are asked."""
+    """Return the steps that the outputs need, once all questions are asked."""
     settle(tracer.copies, tracer.steps, (outputs, tracer.flows.results()), tracer.looked_at, tracer.given())
     found = tracer.kept.needed(tracer.flows.settled(tracer.own.steps(outputs), outputs))
     steps = see_to_unused(tracer.env, without_dead_code(found, outputs), outputs)
@@ -113,7 +113,7 @@ _CONSTANTS += (Held, At, torch.dtype, torch.device, torch.layout, torch.memory_f
 
 
 def _is_member(leaf: Any) -> bool:
-    """Whether a value is one of an enumeration, of which there are no copies, and that a module has by its name."""
+    """Return whether a value is a member of an enumeration that a module holds by its name."""
     kind: Any = type(leaf)
     if not isinstance(leaf, enum.Enum):
         return False
@@ -130,7 +130,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
                 f"{path} has the attribute {attributes_of(leaf)[0]}, set by the function, which a traced graph would "
                 "not set again; return its value too"
             )
-        views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad these keep the flag
+        views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad views keep the flag
         if leaf.requires_grad and leaf.is_leaf and (leaf._value in tracer.own.told or not views):
             if leaf.grad is not None:
                 raise UnsupportedError(
@@ -157,7 +157,7 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
 
 
 def _shown_spec(env: ShapeEnv, output: Any) -> Any:
-    """A spec whose sizes are terms in the names that the facts leave (``u0`` where ``s0 == u0`` was asserted …)."""
+    """Return a spec whose sizes are terms in the names that the facts leave (``u0`` after ``s0 == u0`` …)."""
     if isinstance(output, Value):
         output = output.spec
     if isinstance(output, TensorSpec):

@@ -1,8 +1,8 @@
-"""What a program tells autograd itself: tensors that are to require gradients, gradients of its own.
+"""Autograd calls of the program itself: ``requires_grad_()``, ``autograd.Function``, hooks, gradients of its own.
 
-A graph of ATen ops repeats neither, and most programs need neither: the ops of a step of training with its backward are
-all that it does.  Where a result depends on such a tensor, or on an ``autograd.Function``, the graph calls
-``requires_grad_()`` or the function itself, as eager does, in the place of the ops that the function ran.
+A graph of ATen ops repeats none of these, and most programs do not need that: a training step with its backward is all
+in its ops. Where a result depends on such a tensor, or on an ``autograd.Function``, the graph makes the call itself, as
+eager does, in place of the ops that the function ran.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ _PLAIN = frozenset(
         *(torch.dtype, torch.device, torch.layout, torch.memory_format),
     )
 )
-"""Of arguments that a function may be given besides tensors: what derives from them (an enumeration) is none."""
+"""The types of arguments besides tensors that a function may get; subclasses (an enumeration) do not count."""
 _ADVICE = "call it under torch.no_grad(), or train through torch.compile(backend='symshape')"
 
 
 class GradientTrace(Ended, Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that autograd calls need."""
 
     questions: dict[Question, Hashable]
     originals: dict[Value, tuple[int, torch.Tensor]]
 
     def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Whether gradients are recorded, and inference mode, where that is not as at the start."""
+        """Return whether gradients are recorded, and inference mode; None where unchanged since the start."""
 
 
 class OwnHistories:
-    """Of one trace.
+    """The autograd calls of one trace's program.
 
     Args:
         trace: the trace.
-        arguments: takes the arguments of calls.
+        arguments: converts the arguments of calls.
 
     Attributes:
-        told: the values that require gradients because the program told them to.
-        spent: what ran backward.
+        told: the values on which the program set ``requires_grad``.
+        spent: the histories that ran backward.
     """
 
     def __init__(self, trace: GradientTrace, arguments: OpArguments, told: set[Value]) -> None:
@@ -88,52 +88,52 @@ class OwnHistories:
         self.spent = SpentHistories(trace)
 
     def forget(self) -> None:
-        """The trace is over; autograd's nodes would hold the parameters that they lead to for as long as its values."""
+        """Release autograd's nodes after the trace: they would keep the parameters alive that they lead to."""
         self._applied, self._called, self._by_operators = [], [], []
         self._hooks, self.spent = AutogradHooks(lambda: self._trace.steps), SpentHistories(self._trace)
 
     # -- while the program runs
     def looks(self) -> tuple[int, ...]:
-        """A count of everything that the program told autograd."""
+        """Return a count of all autograd calls of the program."""
         return (len(self.told), len(self._tellings), len(self._applied), self.spent.runs, *self._hooks.looks())
 
     def transformed(self) -> bool:
-        """Whether a transform is around the call, which does not see what the trace sees; later calls are asked."""
+        """Return whether a transform of ``torch.func`` is around the call; later calls must answer the same."""
         for position, _ in islice(self._trace.originals.values(), 1):
             self._trace.questions[Question(position, TRANSFORMED)] = self._transformed
         return self._transformed
 
     def hooks_of_real_tensors(self) -> dict[Any, Any]:
-        """What stands for methods that register hooks on tensors around the program."""
+        """Return the replacements for methods that register hooks on tensors around the program."""
         return self._hooks.of_real_tensors()
 
     def hooked(self, tensor: SymbolicTensor, *, retained: bool) -> None:
-        """A tensor that the program made has a hook, or retains its gradient."""
+        """Record that a tensor that the program made has a hook, or retains its gradient."""
         self._hooks.on_tensor(tensor, retained)
 
     def require(self, tensor: SymbolicTensor, required: bool) -> None:
-        """A tensor is told whether it requires gradients."""
+        """Record a call of ``requires_grad_`` on a tensor that the program made."""
         self.told.add(tensor._value)
         node = self._telling(tensor._value, required, user_location())
         self._trace.steps.append(node)
         self._tellings.setdefault(tensor._value, []).append(node)
 
     def tell(self, tensor: torch.Tensor, required: bool) -> None:
-        """A tensor around the program is told whether it requires gradients."""
+        """Record a call of ``requires_grad_`` on a tensor around the program."""
         value = self._trace.lifting.lift(tensor).value
         self._trace.steps.append(self._telling(value, required, user_location()))
 
     @contextmanager
     def functions_watched(self) -> Iterator[None]:
-        """Inside, calls of ``autograd.Function`` are noted, by whatever name its ``apply`` is called; so are hooks."""
+        """Record calls of ``autograd.Function`` inside, however ``apply`` is reached, and hooks and backward passes."""
         with calls_watched(self._begun), self._hooks.watched(), self.spent.watched():
             yield
 
     def _begun(self, cls: Any) -> End | None:
-        """A call of a function's ``apply`` begins."""
+        """Begin to record a call of a function's ``apply``; return the callback for its end."""
         if cls in _OWN:
             return None
-        transformed = self.transformed()  # which would see the ops, not the function
+        transformed = self.transformed()  # a transform would see the ops, not the function
         start, location, autocast = len(self._trace.steps), user_location(), dispatch.any_autocast()
         modes = self._trace.modes_now()  # inside the call gradients are not recorded
 
@@ -141,7 +141,7 @@ class OwnHistories:
             node = node_of(result) if known is None else known
             inside = self._trace.steps[start:]
             if node is not None and is_of_operator(inside, cls):
-                for step in inside:  # one, as the operator was called
+                for step in inside:  # just one, as the operator was called
                     step.grad, step.inference = modes
                 self._by_operators.append(node)
             elif node is not None or (transformed and made_in(inside)):
@@ -167,10 +167,10 @@ class OwnHistories:
         region: tuple[int, int],
         location: Location | None,
     ) -> Node:
-        """The call itself as a step.
+        """Return the call itself as a step.
 
         Raises:
-            NotLive: called again it might do something else than the steps that the trace has of it.
+            NotLive: another call might differ from the steps that the trace has of this one.
         """
         leaves, tree = pytree.tree_flatten((args, kwargs), is_leaf=lambda each: type(each) is torch.Size)
         values = [self._argument(each) for each in leaves]
@@ -202,14 +202,14 @@ class OwnHistories:
 
     # -- at its end
     def settle(self, histories: Sequence[Any], changes: Sequence[Any]) -> None:
-        """Looks at what results depend on.
+        """Check the histories that results depend on; find the functions that the graph has to call.
 
         Args:
             histories: autograd's nodes of results.
-            changes: what the program writes outside at its end.
+            changes: the program's writes to outside objects, at its end.
 
         Raises:
-            UnsupportedError: on something that no graph could call.
+            UnsupportedError: no graph could make such a call.
         """
         if self._hooks.retains(histories):
             raise UnsupportedError(
@@ -227,14 +227,14 @@ class OwnHistories:
         self._check_hooks(nodes, changes)
         for each in outermost(self._applied) if self._transformed else ():
             self._call(each)
-        if self._called and changes:  # each call would write that twice, if the function does
+        if self._called and changes:  # each call would repeat a write of the function
             self._refuse(self._called[0].name, "besides writing to what is outside")
 
     def _check_hooks(self, nodes: Collection[Any], changes: Sequence[Any]) -> None:
-        """Of what backward does besides gradients, where results leave it to others.
+        """Check the side effects of a backward that runs outside, after the call.
 
         Raises:
-            UnsupportedError: it calls hooks of the program's, or computes again what also writes.
+            UnsupportedError: it calls hooks of the program's, or recomputes steps that also write.
         """
         leaves = [each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad]
         what = "registers hooks of a tensor that it did not make" if self._hooks.left else ""
@@ -257,25 +257,25 @@ class OwnHistories:
         )
 
     def _of(self, node: Any) -> Applied:
-        """The call that autograd's node is of."""
+        """Return the call that made an autograd node."""
         applied = next((each for each in self._applied if each.node is node), None)
         if applied is None:
             self._refuse(type(node).__name__.removesuffix("Backward"), "by another way than apply()")
         return applied
 
     def _call(self, applied: Applied) -> None:
-        """A graph is to call it."""
+        """Have the graph make this call."""
         if isinstance(applied.live, str):
             self._refuse(applied.name, applied.live)
         if applied not in self._called:
             self._called.append(applied)
 
     def need(self, value: Value) -> None:
-        """A result depends on a tensor that the program made to require gradients.
+        """Record that a result depends on a tensor on which the program set ``requires_grad``.
 
         Raises:
-            UnsupportedError: it is a constant, of which a graph has one for all calls; or it was told so where nobody
-                saw it, in a gradient of the program's own.
+            UnsupportedError: it is a constant, which a graph shares between calls; or the flag was set unseen, inside a
+                gradient of the program's own.
         """
         constant = any(each.value is value for each in self._trace.lifting.lifted.values())
         if constant or (self._applied and value not in self._tellings):
@@ -287,7 +287,7 @@ class OwnHistories:
         self._needed.add(value)
 
     def steps(self, outputs: Sequence[Any]) -> list[Step]:
-        """The steps of the trace, with what the results need of all this and without what they do not.
+        """Return the steps of the trace, with the autograd calls that the results need and without the others.
 
         Raises:
             UnsupportedError: a function would have to be called whose steps the graph needs.
@@ -303,7 +303,7 @@ class OwnHistories:
             if id(step) in idle:
                 continue
             kept.append(step)
-            if untold and isinstance(step, Node):  # made so: torch.zeros(3, requires_grad=True)
+            if untold and isinstance(step, Node):  # made with the flag: torch.zeros(3, requires_grad=True)
                 kept += [self._telling(each, True, step.location) for each in step.outputs if each in untold]
         return kept
 

@@ -1,8 +1,8 @@
-"""Functions that an operator is given, each traced into a part of the program that may run once, or not at all.
+"""Parts: functions that an operator takes, each traced into steps that may run once, never, or many times.
 
-The steps of a part stand in the trace with all others until its end, where the node that runs the part takes their
-place.  What is found out in a part holds in it alone, but for guards: they hold for the whole program, which is then
-narrower than it could be and never wrong.
+The steps of a part are among the trace's steps until its end; then the node that runs the part replaces them. Facts
+found in a part hold in that part alone, except guards. Guards hold for the whole program, which is then narrower than
+possible and never wrong.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from symshape.tracing.unknowns import Counts
 
 
 class PartTrace(Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that parts need."""
 
     env: ShapeEnv
     steps: list[Step]
@@ -58,27 +58,27 @@ class PartTrace(Protocol):
     lazy: dict[Value, tuple[bool, bool]]
 
     def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Whether gradients are recorded, and inference mode, where that is not as at the start."""
+        """Return whether gradients are recorded, and inference mode; None where unchanged since the start."""
 
 
 class EffectError(UnsupportedError):
-    """A function that an operator is given did something besides computing its results."""
+    """A function that an operator takes did something besides computing its results."""
 
 
 @attrs.define(eq=False)
 class Part:
-    """One function, traced.
+    """One traced function.
 
     Attributes:
-        name: of the function, for people.
-        place: from which step to which it stands in the trace, and how many parts stood there before.
+        name: the function's name, for people.
+        place: its first step, the step after its last, and the number of parts recorded before.
         own: the values of its arguments that stand for others at each run.
         own_numbers: its arguments that are numbers, by name; each is a symbol of its own.
         leaves, tree: its result.
         outputs: the leaves, for a graph.
-        constants: what it writes down itself.
-        tensors: what it reads that stands around it.
-        numbers: so too, by name.
+        constants: the constants in its code.
+        tensors: the outer tensors that it reads.
+        numbers: the outer numbers that it reads, by name.
         seen: the tensors that it read, by value.
         modes: gradients and inference mode where it was called.
         born: the symbols that are made in it.
@@ -101,7 +101,7 @@ class Part:
     draws: bool
 
     def reads(self, inside: Sequence[Step]) -> tuple[dict[Value, None], dict[str, Any]]:
-        """What these steps and the results read that the steps do not make."""
+        """Return the tensors and numbers that these steps and the results read but the steps do not make."""
         nodes = [step for step in inside if isinstance(step, Node)]
         made = {value for node in nodes for value in node.outputs}
         made |= {*self.own, *(each.value for each in self.constants)}
@@ -114,12 +114,12 @@ class Part:
         )
 
     def compiled(self, inside: Sequence[Step], tensors: Sequence[Value], numbers: Sequence[str], grad: bool) -> Any:
-        """The function that runs the part.
+        """Return the function that runs the part.
 
         Args:
             inside: its steps.
-            tensors: what it gets of what stands around it, after its own.
-            numbers: so too.
+            tensors: the outer tensors that it gets, after its own.
+            numbers: the outer numbers that it gets, after its own.
             grad: whether the trace began with gradients.
 
         Raises:
@@ -137,7 +137,7 @@ class Part:
         return compile_graph(graph, {name: i for i, name in enumerate((*self.own_numbers, *numbers))})
 
     def _as_called(self, step: Step, grad: bool) -> Step:
-        """A step with the modes that it runs in where those are not the modes of the call."""
+        """Return a step with the modes that it runs in, where these differ from the modes of the part's call."""
         if not isinstance(step, Node) or self.modes[0] is step.grad:
             return attrs.evolve(step, grad=None, inference=None) if isinstance(step, Node) else step
         return attrs.evolve(step, grad=grad if step.grad is None else step.grad, inference=None)
@@ -154,7 +154,7 @@ def _numbers(inside: Iterable[Step], outputs: Sequence[Any]) -> Iterable[Any]:
 
 
 def _named(number: Any) -> Iterable[tuple[str, Any]]:
-    """The symbols that a number is made of, by name."""
+    """Yield the symbols in a number, by name."""
     if isinstance(number, FloatTerm):
         yield from ((name, FloatTerm("symbol", symbol=name)) for name in number.unbacked())
         yield from ((symbol.name, symbol) for symbol in number.symbols())
@@ -163,11 +163,11 @@ def _named(number: Any) -> Iterable[tuple[str, Any]]:
 
 
 class Parts:
-    """Traces the functions that operators of one trace are given.
+    """A tracer of the functions that operators of one trace take.
 
     Attributes:
         grad: whether the trace began with gradients.
-        inside: how many functions are being traced, one in another.
+        inside: how many functions are being traced, nested in one another.
     """
 
     def __init__(self, trace: PartTrace) -> None:
@@ -179,20 +179,20 @@ class Parts:
         self.inside = 0
 
     def steps_of(self, start: int, end: int, regions: int | None = None) -> list[Step]:
-        """The steps from one to another, without those of the parts that stood in the trace by then (``regions``)."""
+        """Return the steps of a range, without those of the first ``regions`` parts."""
         covered = {i for begin, behind in self._regions[:regions] for i in range(begin, behind)}
         return [step for i, step in enumerate(self._trace.steps[start:end], start) if i not in covered]
 
     @property
     def any(self) -> bool:
-        """Whether there are parts."""
+        """Return whether there are parts."""
         return bool(self._regions)
 
     def check_leaks(self, steps: Sequence[Step], outputs: Sequence[Any]) -> None:
-        """Of the steps that are in no part.
+        """Check that steps outside all parts use nothing that was made inside one.
 
         Raises:
-            UnsupportedError: they use what was made in one.
+            UnsupportedError: they use such a value.
         """
         inside = [step for begin, end in self._regions for step in self._trace.steps[begin:end]]
         made = {value for step in inside if isinstance(step, Node) for value in step.outputs} | self._own
@@ -208,7 +208,7 @@ class Parts:
             )
 
     def set_aside(self) -> set[int]:
-        """The ids of all steps that are in parts."""
+        """Return the ids of all steps that are in parts."""
         return {id(step) for begin, end in self._regions for step in self._trace.steps[begin:end]}
 
     def traced(
@@ -220,15 +220,15 @@ class Parts:
         own_numbers: Sequence[str] = (),
         watched: Callable[..., Any] | None = None,
     ) -> Part:
-        """One function as a part.
+        """Trace one function as a part.
 
         Args:
-            name: of the function, for people.
-            function: it.
+            name: the function's name, for people.
+            function: the function.
             args: its arguments.
-            own: the values of those that stand for others at each run.
-            own_numbers: the symbols of those that are numbers.
-            watched: the program's own function in it.
+            own: the values of arguments that stand for others at each run.
+            own_numbers: the symbols of arguments that are numbers.
+            watched: the program's own function inside.
 
         Raises:
             UnsupportedError: it does something that no part could do again.
@@ -252,16 +252,16 @@ class Parts:
         return part
 
     def together(self, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """What a function returns that runs in each call, but may do no more than a part may.
+        """Return the result of a function that runs in each call but may do no more than a part may.
 
         Raises:
-            UnsupportedError: it does.
+            UnsupportedError: it does more.
         """
         trace = self._trace
         start, lifted = len(trace.steps), len(trace.lifting.lifted)
         with self._apart(name, function):
             made = function(*args)
-        self._regions.pop()  # its steps stay
+        self._regions.pop()  # its steps stay in the trace
         inside = [step for step in trace.steps[start:] if isinstance(step, Node)]
         own = {value for node in inside for value in node.outputs}
         own |= {each.value for each in list(trace.lifting.lifted.values())[lifted:] if each.constant}
@@ -273,10 +273,10 @@ class Parts:
 
     @contextmanager
     def _apart(self, name: str, function: Callable[..., Any]) -> Iterator[dict[Value, SymbolicTensor]]:
-        """Inside, a part is traced; the tensors that it reads are added to what this gives.
+        """Trace a part inside the block; yield a dictionary that collects the tensors that it reads.
 
         Raises:
-            UnsupportedError: it did more than to compute its results.
+            UnsupportedError: it did more than compute its results.
         """
         trace, env, effects = self._trace, self._trace.env, list[Effects]()
         start, symbols, modes, looks = len(trace.steps), env.symbols.taken(), _modes(), trace.own.looks()
@@ -304,17 +304,17 @@ class Parts:
             said = f"{name} {changed[0]}, which only the calls would do that run it (at {env.origin()})"
             raise EffectError(said) from failed
         if failed is not None:
-            if not isinstance(failed, SymShapeError):  # for being noted: the program may catch it
+            if not isinstance(failed, SymShapeError):  # so that it is noted: the program may catch the error
                 UnsupportedError(f"{name} raises {type(failed).__name__}: {failed}")
             try:
                 raise failed
             finally:
-                failed = None  # which would hold this frame, and with it tensors
+                failed = None  # it would keep this frame alive, and with it tensors
         if trace.own.looks() != looks:
             self.refuse(name, "uses gradients of its own: an autograd.Function, requires_grad_(), hooks, backward")
 
     def refuse(self, name: str, why: str) -> NoReturn:
-        """Refuses what a function does.
+        """Refuse a side effect of a function.
 
         Raises:
             UnsupportedError: always.
@@ -340,12 +340,12 @@ class Parts:
                 self.refuse(part.name, f"changes inference mode ({step.op})")
 
     def fresh(self, part: Part, leaf: Any, known: Collection[str] = ()) -> Value:
-        """The value of a result that is a tensor on memory of its own; its sizes are made of symbols around the part.
+        """Return the value of a result that is a tensor on memory of its own, with sizes known around the part.
 
-        ``known``: and of these.
+        ``known``: further symbols that its sizes may have.
 
         Raises:
-            UnsupportedError: it is none.
+            UnsupportedError: it is not such a tensor.
         """
         if type(leaf) is not SymbolicTensor:
             self.refuse(part.name, f"returns a {type(leaf).__name__} where a tensor that it makes is needed")
@@ -363,19 +363,19 @@ class Parts:
 
 
 def shares_memory(part: Part) -> bool:
-    """Whether two results of a part lie in one memory."""
+    """Return whether two results of a part share memory."""
     storages = [id(value.storage) for value in values_in(part.outputs)]
     return len(set(storages)) < len(storages)
 
 
 def around(parts: Sequence[Part]) -> Captures:
-    """How much parts read that stands around them."""
+    """Return how many outer tensors and numbers the parts read."""
     tensors = {value for part in parts for value in part.tensors}
     return Captures(len(tensors), len({name for part in parts for name in part.numbers}))
 
 
 def names_in(spec: TensorSpec) -> set[str]:
-    """The names of the symbols in a tensor's sizes, strides and offset."""
+    """Return the names of the symbols in a tensor's sizes, strides and offset."""
     sizes = (*spec.sizes, *spec.strides, spec.storage_offset)
     return {symbol.name for size in sizes if type(size) is not int for symbol in size.term.symbols}
 

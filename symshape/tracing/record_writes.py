@@ -1,8 +1,8 @@
-"""What a traced function wrote to the records among its arguments (see ``calls/object_arguments.py``), for its graph to
-repeat.
+"""Writes of a traced function to objects among its arguments, for its graph to repeat.
 
-While it is traced a function gets objects of the same classes, made for the trace, whose attributes are symbolic. What
-they hold afterwards and did not hold before is written to the caller's own objects at the end of each call.
+See ``calls/object_arguments.py``. During the trace the function gets copies of these objects, of the same classes,
+whose attributes are symbolic. Attributes that differ afterwards are written to the caller's own objects at the end of
+each call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from symshape.torch_internals import pytree
 
 @attrs.frozen(eq=False)
 class _Held:
-    """A record of the trace, and what it held before."""
+    """An object argument of the trace, and its contents before the call."""
 
     position: int
     record: Any
@@ -47,7 +47,7 @@ class _Held:
 
 
 class GivenRecords:
-    """The records that stand among the arguments of a function while it is traced.
+    """The object arguments of a function while it is traced.
 
     Args:
         call: the call.
@@ -66,18 +66,18 @@ class GivenRecords:
 
     @property
     def containers(self) -> set[int]:
-        """The ids of the lists and dictionaries among them, and of those that were made and returned or written."""
+        """Return the ids of the object arguments and of the objects that were made and returned or written."""
         return {*self._held, *self._made}
 
     def outcome(self, result: Any, others: Collection[int] = ()) -> Any:
-        """What was returned, with what was written beside it if there are records.
+        """Return the function's result, with its writes to object arguments if there are any.
 
         Args:
-            result: of the function.
-            others: the ids of the lists and dictionaries among the arguments that are no records.
+            result: the result of the function.
+            others: the ids of other lists and dictionaries among the arguments.
 
         Raises:
-            UnsupportedError: a record lost an attribute or an item, or is of another class now; the result has one
+            UnsupportedError: an object lost an attribute or an item, or has another class now; the result has one
                 container in two places, and it is neither a list nor a dictionary.
         """
         given = {key: held.position for key, held in self._held.items()}
@@ -93,10 +93,10 @@ class GivenRecords:
         return returned
 
     def problems(self, loaded: Iterable[Any]) -> list[str]:
-        """What is wrong with a program that reaches such objects from elsewhere too: one may be an argument, in words.
+        """Return why a program that reaches such objects from elsewhere cannot be traced: one may be an argument.
 
         Args:
-            loaded: what the program loaded besides its arguments.
+            loaded: the objects that the program loaded besides its arguments.
         """
         kinds = {held.kind for held in self._held.values() if may_be_record(held.kind)}
         if kinds or self._made:
@@ -136,7 +136,7 @@ class GivenRecords:
 
 
 def _is_node(value: Any) -> bool:
-    """Whether pytree takes a value apart."""
+    """Return whether pytree flattens a value."""
     return pytree._get_node_type(value) in pytree.SUPPORTED_NODES
 
 
@@ -145,7 +145,7 @@ def _same(then: Any, now: Any) -> bool:
 
 
 def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
-    """The ids of the lists and dictionaries that are in two places of what is returned and written, and made there."""
+    """Return the ids of new lists and dictionaries that the result and the writes hold in two places."""
     returned = [each for _, each in containers_in(result) if id(each) not in others]
     found = returned + [each for _, each in containers_in(written) if id(each) not in others]
     if len(found) < 2:
@@ -159,23 +159,23 @@ def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
 
 
 class _Outgoing:
-    """Puts stand-ins in the place of records: of those that were given, and of those that the function made.
+    """A converter that puts stand-ins in place of objects: of arguments, and of objects that the function made.
 
     Args:
-        given: by id, the positions of those that were given.
-        shared: the ids of lists and dictionaries in two places, which are made once as records are.
-        others: the ids of the lists and dictionaries that were given, and stay what they are.
+        given: the positions of object arguments, by id.
+        shared: the ids of lists and dictionaries in two places, which each call makes once.
+        others: the ids of the lists and dictionaries among the arguments that are not object arguments.
     """
 
     def __init__(self, given: dict[int, int], shared: set[int], others: Collection[int]) -> None:
         self._given, self._shared, self._others = given, shared, others
         self._numbers: dict[int, int] = {}
         self._open: set[int] = set()
-        self.kept: list[Any] = []  # so that ids stay theirs
-        self.new: set[type] = set()  # classes that are taken apart from now on
+        self.kept: list[Any] = []  # so that the ids stay valid
+        self.new: set[type] = set()  # classes that calls flatten from now on
 
     def convert(self, value: Any, inside: bool) -> Any:
-        """A value as it is returned or written, nested in what pytree knows."""
+        """Return a value in the form in which it is returned or written, nested in containers that pytree knows."""
         position = self._given.get(id(value))
         if position is not None:
             return ArgumentReference(position)

@@ -16,20 +16,20 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
 class Placing(Protocol):
-    """What is needed of who places nodes."""
+    """The members of the object that places nodes in the graph."""
 
     parts: Parts
 
     def stand_in(self, spec: TensorSpec, outer: Sequence[Any]) -> Any:
-        """A tensor that stands for others of this spec."""
+        """Return a tensor that stands for others of this spec."""
 
     def carried(self, part: Part, before: Any, after: Any, *, layout: bool = True) -> TensorSpec:
-        """The spec of what is carried after a round."""
+        """Return the spec of a carried tensor after a round."""
 
     def placed(
         self, op: ControlFlow, operands: Sequence[Any], parts: Sequence[Part], specs: Sequence[TensorSpec]
     ) -> list[Any]:
-        """The results of a node that autograd sees as one operation."""
+        """Return the results of a node that autograd sees as one operation."""
 
 
 class RowsTrace:
@@ -37,11 +37,11 @@ class RowsTrace:
 
     Args:
         trace: the trace.
-        placing: who places the node.
-        combine: of the state, a row of each operand, and ``more``.
+        placing: places the node.
+        combine: the function, of the state, a row of each operand, and ``more``.
         init: the state at the beginning.
-        operands: what is scanned.
-        more: what else the function is given.
+        operands: the tensors to scan.
+        more: further arguments of the function.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RowsTrace:
         self._init, self._operands, self._more = init, operands, more
 
     def results(self, name: str) -> Any:
-        """The results of the node, as the function (of this name) nests them.
+        """Return the results of the node, as the function (of this name) nests them.
 
         Raises:
             SymShapeError: the function cannot be traced on any row.
@@ -80,7 +80,7 @@ class RowsTrace:
         return pytree.tree_unflatten(found, first.tree)
 
     def _round(self, name: str, states: Sequence[TensorSpec], *, layout: bool) -> tuple[Part, list[TensorSpec]]:
-        """The function on a state and a row; the specs of what it makes."""
+        """Trace the function on a state and a row; return the part and the specs of its results."""
         outer, placing = [*self._init, *self._operands], self._placing
         given = [placing.stand_in(spec, outer) for spec in (*states, *map(self._row, self._operands))]
         own = [each._value for each in given]
@@ -94,7 +94,7 @@ class RowsTrace:
         if len({id(each._value.storage) for each in leaves[: len(states)]}) < len(states):
             placing.parts.refuse(part.name, "carries two tensors on one memory; carry clones")
         for each in leaves[len(states) :]:
-            specs.append(each_spec(each).with_(storage_offset=0))  # it is copied
+            specs.append(each_spec(each).with_(storage_offset=0))  # the result is copied
             if names_in(specs[-1]) & part.born:
                 placing.parts.refuse(part.name, "returns a tensor whose size depends on data")
         return part, specs
@@ -106,7 +106,7 @@ class RowsTrace:
 
 
 def each_spec(tensor: Any) -> TensorSpec:
-    """The spec of a tensor, symbolic or real."""
+    """Return the spec of a tensor, symbolic or real."""
     return tensor._spec if type(tensor) is SymbolicTensor else TensorSpec.of(tensor)
 
 

@@ -1,13 +1,13 @@
-"""Numbers that a program reads from tensors of one element: their values in the example call, and questions about them.
+"""Numbers that a program reads from tensors of one element: their values in the example call, and their guards.
 
-A float argument that varies, a counter of an optimiser's steps, a rate kept in a tensor: the program computes with
-their values when it runs.  Where it branches on one, the branch of the example call is taken, and the answer
-becomes a question that each later call is asked (:class:`symshape.calls.questions.Question`): its few ops on single
-numbers are repeated before the call.  Numbers that come of more than that (a loss) are known only when it runs.
+Such numbers are a float argument that varies, a counter of an optimiser's steps, a rate in a tensor. The program
+computes with their values when it runs. Where it branches on one, the trace takes the branch of the example call. The
+comparison becomes a question that each later call is asked (:class:`symshape.calls.questions.Question`): its few ops on
+single numbers are repeated before the call. Numbers that need more ops (a loss) are known only when the graph runs.
 
-Floats that are made of integer arguments (a counter of epochs over their number) are asked for in the same way, where
-they are no exact ratios and a guard could not speak of them.  Integers and bools in tensors (a counter of updates, a
-flag that says whether a buffer was filled) are numbers too: a condition on them alone is a question.
+Floats that are made of integer arguments (a counter of epochs over their number) are compared in the same way, unless
+they are exact ratios, which a guard can express. Integers and bools in tensors (a counter of updates, a flag that a
+buffer was filled) are numbers too: a condition on them alone is a question.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from symshape.tracing.lifting import Lifting, outside_modes
 from symshape.tracing.symbolic.env import ShapeEnv
 
 _MOST = 4096
-"""Comparisons of one trace that calls are asked for."""
+"""The most comparisons of one trace that later calls are asked."""
 
 
 class _Unknown(Exception):
-    """A number that only a run can tell."""
+    """The number is known only when the graph runs."""
 
 
 class DataTrace(Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that numbers in tensors need."""
 
     env: ShapeEnv
     steps: list[Step]
@@ -48,16 +48,16 @@ class DataTrace(Protocol):
     originals: dict[Value, tuple[int, torch.Tensor]]
 
     def note(self, question: Question, leaf: Any) -> Hashable:
-        """The answer to a question about an argument."""
+        """Return the answer to a question about an argument."""
 
 
 class ScalarData:
-    """The numbers of one trace, computed beside it on copies of the tensors that they come from.
+    """The numbers of one trace, computed beside it on copies of their tensors.
 
     Args:
-        trace: what is traced.
-        arguments: by symbol, float arguments: their positions among the leaves of the call, and these leaves.
-        integers: by symbol, integer arguments: their positions among the leaves of the call.
+        trace: the trace.
+        arguments: float arguments by symbol: their positions among the leaves of the call, and these leaves.
+        integers: integer arguments by symbol: their positions among the leaves of the call.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class ScalarData:
         self._roots: dict[Value, Root] = {}
         self._known: dict[int, dict[Value, torch.Tensor]] = {}  # by ids of storages
         self._lost: set[int] = set()  # ids of storages
-        self._written: set[int] = set()  # so too
+        self._written: set[int] = set()  # likewise
         self._ran: list[Node] = []
         self._asked: dict[str, tuple[str, Number, Number, bool]] = {}
         self._new = StepCursor(trace.steps)
         self._given = memories(each for _, each in trace.originals.values())
 
     def is_argument(self, term: FloatTerm | float) -> bool:
-        """Whether a number depends on data, and on that of float arguments alone; or on integer arguments alone."""
+        """Return whether a float's only data are float arguments, or it is made of integer arguments alone."""
         if not isinstance(term, FloatTerm):
             return False
         names = term.unbacked()
@@ -88,10 +88,10 @@ class ScalarData:
         return all(each.name in self._integers or each.name in self._whole for each in term.symbols())
 
     def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """The answer to a comparison in the example call, which later calls are asked for; None: only a run can tell.
+        """Return the answer to a comparison in the example call, which later calls are asked; None: data decide.
 
         Raises:
-            ArithmeticError, ValueError: what the program raises that computes these numbers.
+            ArithmeticError, ValueError: the computation of a number raises it, as in the program.
         """
         terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
         if not terms or len(self._asked) >= _MOST:
@@ -102,7 +102,7 @@ class ScalarData:
         whole = [each.args[0] for each in terms if each.op == "from_int" and isinstance(each.args[0], Term)]
         if not all(map(self._trace.env.exact_as_float, whole)):
             return None  # Python compares an integer with a float exactly
-        key = f"{relation} {left} {right}"  # which tells 0.0 from -0.0
+        key = f"{relation} {left} {right}"  # the text distinguishes 0.0 from -0.0
         if key not in self._asked:
             if any(name not in self._floats for each in terms for name in each.unbacked()):
                 return None
@@ -111,9 +111,9 @@ class ScalarData:
         return self._asked[key][-1]
 
     def holds(self, condition: Term) -> bool | None:
-        """Whether a condition on integers in tensors holds in the example call; None: only a run can tell.
+        """Return whether a condition on integers in tensors holds in the example call; None: only a run can tell.
 
-        Later calls are asked for it.
+        Later calls are asked for the condition.
         """
         if len(self._asked) >= _MOST:
             return None
@@ -125,7 +125,7 @@ class ScalarData:
         return answer
 
     def fixed(self, term: FloatTerm) -> Mapping[str, float] | None:
-        """The values of the float arguments in a term, which are constants of the program from now on; None: others."""
+        """Return the values of float arguments in a term, fixed by a guard; None if the term has other numbers."""
         if not self.is_argument(term):
             return None
         found = [(name, *self._arguments[name]) for name in sorted(term.unbacked())]
@@ -135,7 +135,7 @@ class ScalarData:
             return {name: leaf.item() for name, _, leaf in found}
 
     def questions(self, leaves: Sequence[Any]) -> dict[Question, Hashable]:
-        """What every call is asked of comparisons, if there were any, and what this one answers."""
+        """Return the question about all comparisons that every call is asked, with this call's answer; else nothing."""
         if not self._asked:
             return {}
         values = self._trace.lifting.tensors.items()
@@ -145,7 +145,7 @@ class ScalarData:
         answer = question.among(leaves)
         if answer != tuple(found for *_, found in self._asked.values()):
             raise UnsupportedError("the program branches on numbers in tensors that change while it is traced")
-        if not about.sources and not about.integers:  # of numbers that the program made: the same in each call
+        if not about.sources and not about.integers:  # numbers that the program made are the same in each call
             return {}
         return {question: answer}
 
@@ -155,7 +155,7 @@ class ScalarData:
         return term.evaluate(whole, self._floats) if isinstance(term, FloatTerm) else term
 
     def _catch_up(self) -> None:
-        """Repeats the steps since the last time that compute single numbers, on copies."""
+        """Repeat, on copies, the steps since the last time that compute single numbers."""
         with outside_modes(), dispatch.DisableTorchFunction(), torch.no_grad():
             for node in self._new.nodes():
                 ran = self._runs(node)
@@ -186,7 +186,7 @@ class ScalarData:
         return True
 
     def _real(self, leaf: Any) -> Any:
-        """What stands for an argument of a node.  Raises ``_Unknown``."""
+        """Return the tensor or number for an argument of a node; raise ``_Unknown`` if there is none."""
         if type(leaf) is FloatTerm:
             known = all(each.name in self._whole for each in leaf.symbols())
             if not known or any(name not in self._floats for name in leaf.unbacked()):
@@ -211,13 +211,13 @@ class ScalarData:
             where, tensor = self._trace.originals[value]
         if tensor is None or not is_number(value) or id(value.storage) in self._lost:
             raise _Unknown
-        if not are_alone([tensor], self._in_memory):  # a write to another one would be one to it
+        if not are_alone([tensor], self._in_memory):  # a write to another tensor would change this one
             raise _Unknown
         self._roots[value] = Root(where, tensor.dtype, type(where) is int and type(tensor) is not FloatLeaf)
         return self._know(value, tensor.detach().clone())
 
     def _in_memory(self, memory: int) -> int:
-        """How many of the tensors that there are lie in a memory: a write to one is one to all of them."""
+        """Return how many known tensors share a storage: a write to one changes them all."""
         return self._given[memory] + self._trace.lifting.in_memory[memory]
 
     def _know(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:

@@ -11,11 +11,11 @@ from symshape.tracing.state.changes import Change, Changes
 
 
 class SharedContainers:
-    """The containers that a trace made and found in two places or more when it ended.
+    """The containers that a trace made and found in at least two places when it ended.
 
     Args:
-        changes: what the program wrote.
-        leaf_of: what stands for a leaf in a write, with the name of the place.
+        changes: the program's writes.
+        leaf_of: returns the form of a leaf in a write, from the leaf and its place.
     """
 
     def __init__(self, changes: Changes, leaf_of: Callable[[Any, Change], Any]) -> None:
@@ -28,7 +28,7 @@ class SharedContainers:
                 (self._shared if id(each) in seen else seen).add(id(each))
 
     def _containers(self, value: Any, seen: set[int]) -> Iterator[Any]:
-        """Yield each container once for each place that refers to it; what it holds, once."""
+        """Yield each container once for each place that refers to it, but its contents only once."""
         if self._is_kept(value):
             return
         if type(value) in CONTAINERS:
@@ -50,7 +50,7 @@ class SharedContainers:
         return self._flat(change.value, change, id(change.value) not in change.containers)
 
     def _flat(self, value: Any, change: Change, inside: bool) -> tuple[list[Any], pytree.TreeSpec]:
-        """Return leaves and structure; ``inside``: of what a container holds, rather than of a reference to it."""
+        """Return leaves and structure; ``inside``: of a container's contents, rather than of a reference to it."""
         leaves, tree = pytree.tree_flatten(
             value,
             is_leaf=lambda each: not (inside and each is value) and (id(each) in self._shared or self._is_kept(each)),

@@ -21,11 +21,11 @@ _CHOICES = tuple(
     if packet is not None
     for name in packet.overloads()
 )
-"""Whether a library's kernel is to be used, which is a question of the lengths' data: torch's own takes them all."""
+"""Ops that ask, by the lengths' data, whether to use a library's CTC kernel: torch's own kernel takes all lengths."""
 SPECIAL = frozenset(
     (aten.lift_fresh.default, aten._to_copy.default, aten._local_scalar_dense.default, *_ASSERTIONS, *_CHOICES)
 )
-"""They; and every op of the profiler's."""
+"""The ops that :func:`special` handles, besides all ops of the profiler."""
 UNANSWERED = object()
 _WHOLE = {
     float: torch.float64,
@@ -34,30 +34,30 @@ _WHOLE = {
     torch.SymFloat: torch.float64,
     torch.SymBool: torch.bool,
 }
-"""Types of tensors that hold a number as it is."""
+"""The dtypes of tensors that hold a number exactly, by its type."""
 
 
 class LiftingTrace(Trace, Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that special ops need."""
 
     @property
     def lifting(self) -> Lifting:
-        """Real tensors and constants."""
+        """Return the real tensors and constants of the trace."""
 
     @property
     def contents(self) -> Contents:
-        """What tensors hold that the program made from sizes."""
+        """Return the contents of tensors that the program made from sizes."""
 
 
 def special(
     trace: LiftingTrace, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, Sequence[Any]]:
-    """The answer of one of these ops, or ``UNANSWERED``; and the arguments to go on with."""
+    """Return the answer of a special op, or ``UNANSWERED``; and the arguments to continue with."""
     if op is aten.lift_fresh.default:
         if type(args[0]) is not SymbolicTensor:
             return trace.lifting.constant(args[0], trace), args
     elif op is aten._to_copy.default:
-        if isinstance(args[0], (bool, int, float, complex)):  # vmap's: 2 in y * 2
+        if isinstance(args[0], (bool, int, float, complex)):  # from vmap: the 2 in y * 2
             with outside_modes():
                 number = torch.tensor(args[0], dtype=_WHOLE.get(type(args[0])))
             args = (trace.lifting.constant(number, trace), *args[1:])
@@ -70,7 +70,7 @@ def special(
                 return args[0]._known.item(), args
             with suppress(Unknown):
                 return outward(trace.contents.item(args[0]._value)), args
-    elif op is aten._assert_scalar.default:  # how torch's graphs say torch._check
+    elif op is aten._assert_scalar.default:  # torch's graphs spell torch._check this way
         torch._check(args[0] if isinstance(args[0], (bool, torch.SymBool)) else args[0] != 0, lambda: args[1])
         return None, args
     elif op is aten._assert_tensor_metadata.default:
@@ -78,7 +78,7 @@ def special(
         return None, args
     elif op in _CHOICES:
         return False, args
-    else:  # a label for who watches the program run: the trace has it, the graph needs none
+    else:  # a profiler label: the trace shows it, the graph needs none
         with outside_modes():
             return op(*args, **kwargs), args
     return UNANSWERED, args
@@ -93,10 +93,10 @@ def _check_metadata(
     device: Any = None,
     layout: Any = None,
 ) -> None:
-    """What exported programs ask before they cast a tensor.
+    """Check the metadata of a tensor, which exported programs do before they cast it.
 
     Raises:
-        RuntimeError: it is another tensor, as in eager.
+        RuntimeError: the metadata differ, as in eager.
     """
     for what, wanted in (("dtype", dtype), ("device", device), ("layout", layout)):
         if wanted is not None and wanted != (found := getattr(tensor, what)):

@@ -1,6 +1,6 @@
-"""Histories that ran backward inside a program, which gave back what they had saved: to run them once more fails.
+"""Histories that ran backward inside a program and freed their saved tensors: another backward fails.
 
-Steps of training return such a loss.  A graph that kept its ops' history would keep what they saved, step after step.
+Training steps return such a loss. A graph that kept its ops' history would keep their saved tensors, step after step.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 
 class _Spent(torch.autograd.Function):
-    """A tensor whose history has run backward."""
+    """The ``autograd.Function`` of a tensor whose history has run backward."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
-        """The same memory; it asks the leaves for no gradient, but they are where gradients would be asked for."""
+        """Return the same memory; the leaves are inputs only so that gradients lead to them."""
         return tensor.detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Fails as eager does."""
+        """Raise the error that eager raises."""
         raise RuntimeError(
             "Trying to backward through the graph a second time: the compiled function ran backward through what this "
             "result was computed by; specify retain_graph=True there if you need to backward through it again"
@@ -42,43 +42,43 @@ class _Spent(torch.autograd.Function):
 
 
 def as_spent(tensor: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
-    """The tensor, with a history that leads to what its own leads to, keeps nothing, and cannot run backward."""
-    with torch.inference_mode(False), torch.enable_grad():  # as where the program ran backward
+    """Return the tensor with a history that leads to the same leaves, saves nothing, and cannot run backward."""
+    with torch.inference_mode(False), torch.enable_grad():  # in the modes where the program ran backward
         leaves = tuple(each for each in leaves if each.requires_grad) or (torch.empty((), requires_grad=True),)
         return _Spent.apply(tensor.detach(), *leaves)  # type: ignore[no-any-return]
 
 
 class Ended(Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that spent histories need."""
 
     @property
     def steps(self) -> list[Step]:
-        """Nodes and assertions so far."""
+        """Return nodes and assertions so far."""
 
     @property
     def lifting(self) -> Lifting:
-        """Real tensors and constants."""
+        """Return the real tensors and constants of the trace."""
 
     @property
     def arguments(self) -> set[Value]:
-        """The values of tensor arguments."""
+        """Return the values of tensor arguments."""
 
     @property
     def originals(self) -> Mapping[Value, tuple[int, torch.Tensor]]:
-        """While the trace lasts, the tensors that were given, with their positions among the leaves."""
+        """Return the argument tensors with their positions among the leaves, while the trace lasts."""
 
     def note(self, question: Question, leaf: Any) -> Hashable:
-        """The answer to a question about an argument; later calls must answer the same."""
+        """Return the answer to a question about an argument; later calls must answer the same."""
 
     def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
-        """A fresh value of a graph."""
+        """Return a fresh value of a graph."""
 
 
 class SpentHistories:
-    """Of one trace: autograd's nodes that ran backward and gave back tensors that they had saved.
+    """The autograd nodes of one trace that ran backward and freed their saved tensors.
 
     Attributes:
-        runs: how often something ran backward.
+        runs: how often a backward pass ran.
     """
 
     def __init__(self, trace: Ended) -> None:
@@ -88,12 +88,12 @@ class SpentHistories:
         self._shown: dict[Value, Value] = {}
 
     def __contains__(self, node: Any) -> bool:
-        """Whether backward that begins at a node comes to one of those."""
+        """Return whether a backward pass from a node would reach a node that freed its saved tensors."""
         return bool(self._nodes) and any(id(each) in self._nodes for each in reached([node]))
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Inside, what this thread runs backward is noted.
+        """Record the backward passes that this thread runs inside.
 
         (Where torch's Python code hands over to the engine, a private name; checked on 2.11 to 2.13.)
         """
@@ -118,7 +118,7 @@ class SpentHistories:
             namespace["_engine_run_backward"] = engine
 
     def output(self, tensor: SymbolicTensor, value: Value) -> Value:
-        """What a graph returns for a tensor that has this value: nothing with a history that has run backward."""
+        """Return the value that a graph returns for a tensor; a history that ran backward becomes a spent one."""
         node = _node_of(tensor)
         if node is None or node not in self:
             return value
@@ -131,7 +131,7 @@ class SpentHistories:
         return self._shown[value]
 
     def _leaves(self, node: Any) -> list[Value]:
-        """The tensors around the program that a history leads to, and all that are given where one is no leaf."""
+        """Return the outer tensors that a history leads to, and all arguments if one of them is no leaf."""
         found: set[Value] = set()
         for each in reached([node]):
             leaf = getattr(each, "variable", None)
@@ -144,16 +144,16 @@ class SpentHistories:
         return sorted(found, key=lambda value: value.index)
 
     def _check_given(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:
-        """Gradients of what is outside: backward may come there through what made another argument, too.
+        """Check gradients of outer tensors: backward may reach them through the history of another argument.
 
         Raises:
-            UnsupportedError: autograd knows what made one.
+            UnsupportedError: an argument has a history.
         """
         arguments = self._trace.arguments
         outside = [each for each in inputs if type(each) is not SymbolicTensor or each._value in arguments]
         if not outside:
             return
-        alone = outside if len(outside) == 1 else ()  # what made it does not lead to it
+        alone = outside if len(outside) == 1 else ()  # its own history does not lead to it
         ends = {id(_node_of(each)) for each in alone}
         asked = {each._value for each in alone if type(each) is SymbolicTensor}
         for node in reached(map(_node_of, outputs)):
@@ -176,13 +176,13 @@ class SpentHistories:
 
 
 def _node_of(end: Any) -> Any:
-    """Autograd's node of a tensor, or of an edge of its graph."""
+    """Return the autograd node of a tensor, or of an edge of its graph."""
     with dispatch.DisableTorchFunction():
         return end.grad_fn if isinstance(end, torch.Tensor) else end.node
 
 
 def _leading_to(inputs: Iterable[Any], nodes: Sequence[Any]) -> list[Any]:
-    """Those of the nodes that run where the gradients of these inputs are asked for."""
+    """Return the nodes that run to compute the gradients of these inputs."""
     leaves = {id(each) for each in inputs}
     ends = {id(_node_of(each)) for each in inputs}
     waiting = [each for each in nodes if id(each) in ends or id(getattr(each, "variable", None)) in leaves]
@@ -200,5 +200,5 @@ def _leading_to(inputs: Iterable[Any], nodes: Sequence[Any]) -> list[Any]:
 
 
 def _saves(node: Any) -> bool:
-    """Whether an operator's node saves tensors for backward."""
+    """Return whether an operator's node saves tensors for backward."""
     return any(name.startswith("_raw_saved_") for name in dir(type(node)) if name != "_raw_saved_tensors")

@@ -1,8 +1,8 @@
-"""What stands around a trace and is changed for its time: put back even where an interrupt cut a context manager short.
+"""The global state of torch and Python that a trace changes, restored even if an interrupt cuts off a context manager.
 
-Python delivers a signal between any two steps of Python code, inside ``__enter__`` and ``__exit__`` too, so that no
-``with`` alone keeps what it promises.  What all of them change is therefore noted before the first and compared after
-an exception.  (Private names of torch, read on 2.11 and 2.13.)
+Python delivers a signal between any two steps of Python code, also inside ``__enter__`` and ``__exit__``, so that
+``with`` alone guarantees nothing. So the whole state is saved before the first change and compared after an exception.
+(Private names of torch, read on 2.11 and 2.13.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from symshape.tracing.state import hooks, planting
 from symshape.tracing.symbolic.nodes import texts
 
 _MISSING = object()
-_ATTEMPTS = 100  # to put everything back, which takes milliseconds: an alarm may ring again and again
+_ATTEMPTS = 100  # to restore everything, which takes milliseconds: an alarm may ring again and again
 _AUTOCAST = ("cpu", "cuda")
 _PLACES: Sequence[tuple[Any, str]] = (
     (torch.compiler, "_is_compiling_flag"),
@@ -56,7 +56,7 @@ _SWITCHES: Sequence[tuple[Callable[[], Any], Callable[[Any], object]]] = (
 
 
 class Surroundings:
-    """The state of torch and Python around a trace, noted so that it can be put back.
+    """The state of torch and Python around a trace, saved so that it can be restored.
 
     Args:
         later: see :meth:`afterwards`.
@@ -73,11 +73,11 @@ class Surroundings:
         self._later = [*later]
 
     def afterwards(self, *put_back: Callable[[], object]) -> None:
-        """Has something more put back after the modes: what may be done twice, the last one that is told first."""
+        """Add callbacks to run after the modes are restored: they may run twice, and the last one added runs first."""
         self._later += put_back
 
     def put_back(self, error: BaseException) -> None:
-        """Put back what ``error`` left changed, from the beginning again whenever another interrupt comes.
+        """Restore what ``error`` left changed; start again whenever another interrupt comes.
 
         Raises:
             BaseException: the last of those interrupts.
@@ -97,7 +97,7 @@ class Surroundings:
         self._settle_all()
         for each in reversed(self._later):
             each()
-        self._settle_all()  # what the program changed is put back to what it found, which may have been ours
+        self._settle_all()  # callbacks restore the values that the program found, which may have been ours
 
     def _settle_all(self) -> None:
         _settle(self._dispatch, _python_dispatch._get_current_dispatch_mode_stack, _python_dispatch)
@@ -120,7 +120,7 @@ def _autocast() -> list[tuple[bool, torch.dtype]]:
 
 
 def _settle(before: Sequence[Any], now: Callable[[], Sequence[Any]], stack: Any) -> None:
-    """Makes a stack of torch's modes what it was."""
+    """Restore a stack of torch's modes."""
     found = now()
     same = 0
     while same < min(len(before), len(found)) and before[same] is found[same]:
@@ -132,7 +132,7 @@ def _settle(before: Sequence[Any], now: Callable[[], Sequence[Any]], stack: Any)
 
 
 def _close_suspended(error: BaseException) -> None:
-    """Ends context managers that were entered, but for which nobody knows that: the traceback alone holds them."""
+    """End context managers that were entered but whose ``with`` was cut off: only the traceback holds them."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
@@ -144,6 +144,6 @@ def _close_suspended(error: BaseException) -> None:
         trace = each.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == contextlib.__file__:
-                with contextlib.suppress(RuntimeError):  # it runs
+                with contextlib.suppress(RuntimeError):  # it is running
                     trace.tb_frame.clear()
             trace = trace.tb_next

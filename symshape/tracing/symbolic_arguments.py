@@ -1,4 +1,4 @@
-"""What a traced function gets in place of its arguments: symbolic tensors and numbers, as the policies say."""
+"""The symbolic tensors and numbers that a traced function gets in place of its arguments, by the policies."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from symshape.tracing.tracer import Tracer
 
 aten = torch.ops.aten
 Policies = Mapping[Source, Dim | Policy]
-"""What tracing may do with each integer of a call; static where nothing is said."""
+"""The policy of tracing for each integer of a call; integers without a policy are static."""
 
 
 class SymbolicArguments:
-    """Symbolic stand-ins for the leaves of one call.
+    """The symbolic stand-ins for the leaves of one call.
 
     Attributes:
         slots: the integers of the call, in order, in terms of symbols.
         inputs: the tensor arguments of the graph.
-        leaves: what the traced function gets: symbolic tensors and numbers, and constants as they are.
-        floats: by symbol, the floats that vary: their positions among the leaves, and these leaves.
-        integers: by symbol, the integers that vary: their positions among the leaves.
+        leaves: the arguments of the traced function: symbolic tensors and numbers, and unchanged constants.
+        floats: the floats that vary, by symbol: their positions among the leaves, and these leaves.
+        integers: the integers that vary, by symbol: their positions among the leaves.
     """
 
     def __init__(self, tracer: Tracer, call: Call, policies: Policies, options: Options) -> None:
@@ -75,16 +75,16 @@ class SymbolicArguments:
                 return size
             self.integers[size.term.name] = position
             return size.symint
-        return None if key is RECORD_KEY else leaf  # an object of the trace's own is made: see ``Call.nest``
+        return None if key is RECORD_KEY else leaf  # the trace makes an object of its own: see ``Call.nest``
 
     def _float(self, tracer: Tracer, position: int, tensor: SymbolicTensor, leaf: torch.Tensor) -> Any:
-        """A float that varies: the graph reads it when it runs."""
+        """Return the number of a float that varies: the graph reads it when it runs."""
         number = tracer.dispatch(aten._local_scalar_dense.default, (tensor,), {})
         self.floats[number.node.term.symbol] = position, leaf
         return number
 
     def tensors(self) -> list[SymbolicTensor]:
-        """The stand-ins for tensors."""
+        """Return the stand-ins for tensors."""
         return [leaf for leaf in self.leaves if isinstance(leaf, SymbolicTensor)]
 
     def _spec(self, tensor: torch.Tensor, key: TensorKey) -> TensorSpec:
@@ -175,7 +175,7 @@ class SymbolicArguments:
         return node
 
     def _strides(self, sizes: Sequence[Any], hints: list[int], found: list[tuple[Source, int]]) -> tuple[Any, ...]:
-        """Strides in terms of sizes where the example's strides are products of them; constants or symbols else."""
+        """Return strides in terms of sizes where the example's strides are products of them; else plain or symbols."""
         strides: list[Any] = [None] * len(sizes)
         slots: list[Slot | None] = [None] * len(sizes)
         order = sorted(range(len(sizes)), key=lambda d: (found[d][1], hints[d]))

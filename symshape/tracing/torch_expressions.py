@@ -1,7 +1,7 @@
-"""Sizes as torch's own shape environment writes them, as terms.
+"""Conversion of sizes in torch's own shape environment to terms.
 
-torch keeps a symbolic size as an expression of another library; its classes are known here by their names, so that the
-library need not be imported.  (Names checked on torch 2.11 to 2.13.)
+Torch holds a symbolic size as an expression of another library. Its classes are identified by name, so that the library
+need not be imported. (Names checked on torch 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _FUNCTIONS: Mapping[str, Callable[..., Term]] = {
     "Or": lambda *terms: reduce(boolean.or_, terms),
     "Not": boolean.not_,
 }
-"""What the classes of torch's expressions mean, on terms."""
+"""The functions on terms for the classes of torch's expressions, by class name."""
 _ROUNDED: Mapping[str, Callable[[Term, Term], Term]] = {
     "CeilToInt": lambda a, b: division.floordiv(arithmetic.add(a, arithmetic.sub(b, arithmetic.const(1))), b),
     "FloorToInt": division.floordiv,
 }
-"""Quotients of integers that torch's Python code rounds, as the kernels compute them, for divisors above 0."""
+"""Quotients of integers that torch's Python code rounds, for divisors above 0, as exact integer divisions."""
 _CONSTANTS = {"BooleanTrue": boolean.TRUE, "BooleanFalse": boolean.FALSE}
 
 
 def term_of(expression: Any, known: dict[Any, Term]) -> Term:
-    """The term that says what an expression of torch's says.
+    """Return the term of an expression of torch's.
 
     Args:
-        expression: of integers, or a condition on them.
-        known: terms of expressions: those of symbols at least; what is found is added.
+        expression: an expression of integers, or a condition on them.
+        known: terms by expression, at least those of symbols; new ones are added.
 
     Raises:
         UnsupportedError: a symbol is not known, or there is no term for a function.
@@ -88,7 +88,7 @@ def _made(expression: Any, known: dict[Any, Term]) -> Term:
 
 
 def _piecewise(pairs: Sequence[Any], known: dict[Any, Term]) -> Term:
-    """Of pairs of an expression and a condition, the first whose condition holds; the last one's always does."""
+    """Return the term of a piecewise expression: the first piece whose condition holds; the last one's must be true."""
     *others, last = pairs
     if type(last.args[1]).__name__ != "BooleanTrue":
         raise UnsupportedError("there is no term for a size that is not defined everywhere")

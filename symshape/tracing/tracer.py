@@ -1,4 +1,4 @@
-"""Writes down every ATen op that a program calls: infers its outputs by a rule, or without one, and adds a node."""
+"""The recorder of ATen ops: infers the outputs of each op, by a rule or without one, and adds a node."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from symshape.user_code import user_location
 aten = torch.ops.aten
 _is_inference_mode = torch.is_inference_mode_enabled
 _nothing = nullcontext()
-_OWN_FRAMES = 3  # of an op's call that are ours, for sure: those of ``_node``, ``_record`` and who calls it
+_OWN_FRAMES = 3  # frames of an op's call that are certainly ours: ``_node``, ``_record`` and its caller
 
 
 class Tracer:
@@ -59,31 +59,31 @@ class Tracer:
 
     Args:
         env: symbols, facts and guards.
-        names: of real tensors, by ``id``.
-        generators: the addresses of the random generators that were there before the trace; None for any.
+        names: the names of real tensors, by ``id``.
+        generators: the addresses of the random generators that existed before the trace; None for any.
 
     Attributes:
         env: symbols, facts and guards.
         steps: nodes and assertions in order.
         lifting: real tensors and constants.
-        contents: what tensors hold that the program made from sizes.
+        contents: the contents of tensors that the program made from sizes.
         copies: reshapes that could have been views.
         arguments: the values of tensor arguments.
-        originals: while the trace lasts, the tensors that were given, with their positions among the leaves.
-        inference: the memory of those that are inference tensors.
-        questions: what the program asked of them beside what keys say, with the answers.
+        originals: while the trace lasts, the argument tensors, with their positions among the leaves.
+        inference: the storages of those that are inference tensors.
+        questions: the questions about arguments that the keys do not answer, with the answers.
         laid_out: the values whose strides are known exactly, those of dimensions of size 0 and 1 too: arguments, and
             views of them that only pick and order dimensions.
-        looked_at: the values of which the program read how they lie in memory.
-        own: what the program tells autograd itself.
-        op_arguments: takes the arguments of ops.
-        counts: how many elements of masks are not 0.
-        flows: the functions that run once, not at all, or again and again.
-        kept: the states of random generators that checkpoints keep.
-        lazy: of values that torch conjugates or negates when they are used: whether the one, whether the other.
+        looked_at: the values whose memory layout the program read.
+        own: the autograd calls of the program itself.
+        op_arguments: converts the arguments of ops.
+        counts: the numbers of nonzero elements of masks.
+        flows: the functions of control flow, which run once, never, or many times.
+        kept: the states of random generators that checkpoints save.
+        lazy: for values that torch conjugates or negates lazily: whether it conjugates, whether it negates.
         untracked_views: the memory of which autograd does not know all views.
         saved: results that autograd saved, whose histories a graph would lose.
-        writes: what the last op writes to, and the fake implementation that it is in.
+        writes: the values that the last op writes to, and the fake implementation that it is in.
         closed: whether the trace is over.
         asks: whether the first op after gradients of earlier calls were read raises ``GradientsRead``.
         read_first: these gradients.
@@ -123,13 +123,13 @@ class Tracer:
 
     # -- values
     def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
-        """A fresh graph value; without ``storage`` it shares memory with nothing."""
+        """Return a fresh graph value; without ``storage`` it shares memory with no other value."""
         value = Value(self._count, spec, object() if storage is None else storage)
         self._count += 1
         return value
 
     def input_tensor(self, spec: TensorSpec, requires_grad: bool, is_leaf: bool = True) -> SymbolicTensor:
-        """A symbolic tensor for an argument; one that autograd made may be written to in place."""
+        """Return a symbolic tensor for an argument; one with a history may be written to in place."""
         value = self.new_value(spec)
         self.arguments.add(value)
         self.laid_out.add(value)
@@ -143,27 +143,27 @@ class Tracer:
         return [*self.arguments, *(each for each in self.lifting.tensors if each not in self.lifting.constants)]
 
     def ask(self, tensor: SymbolicTensor, what: str, about: Any = None) -> Hashable:
-        """The answer to a question about the argument that ``tensor`` stands for; later calls must answer the same."""
+        """Return the answer to a question about the argument behind ``tensor``; later calls must answer the same."""
         position, original = self.originals[tensor._value]
         return self.note(Question(position, what, about), original)
 
     def note(self, question: Question, leaf: Any) -> Hashable:
-        """The answer to a question about an argument; later calls must answer the same."""
+        """Return the answer to a question about an argument; later calls must answer the same."""
         return self.questions.setdefault(question, question.answer(leaf))
 
     def close(self) -> None:
-        """The trace is over: nothing more is written down."""
+        """End the trace: no more nodes are recorded."""
         self.closed = True
         self.originals = {}
 
     def raise_if_gradients_were_read(self) -> None:
-        """Raise ``GradientsRead`` where that was asked for and gradients of earlier calls were read."""
+        """Raise ``GradientsRead`` if ``asks`` is set and gradients of earlier calls were read."""
         if self.asks and self.read_first:
             raise GradientsRead(self.read_first)
 
     # -- the op call
     def dispatch(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """One ATen op: infer its outputs, write it down, answer symbolic tensors."""
+        """Run one ATen op: infer its outputs, record its node, return symbolic tensors."""
         if self.read_first:
             self.raise_if_gradients_were_read()
         plan = plan_of(op)
@@ -200,9 +200,9 @@ class Tracer:
         return self._record(call, result, start, unknowns)
 
     def _record(self, call: OpCall, result: Any, start: int, unknowns: Unknowns | None = None) -> Any:
-        """Wraps the rule's result, in the shape in which the op returns it, and writes the node down at ``start``.
+        """Wrap the rule's result in the structure that the op returns, and insert the node at ``start``.
 
-        Assertions that the rule made come after the node: it may be what binds their symbols.
+        Assertions that the rule made come after the node, which may bind their symbols.
         """
         single = not isinstance(result, (tuple, list))
         results = (result,) if single else tuple(result)
@@ -236,7 +236,7 @@ class Tracer:
         return wrapped if isinstance(result, list) else tuple(wrapped)
 
     def _tensor_result(self, call: OpCall, spec: TensorSpec, position: int) -> tuple[Value | None, Any]:
-        """The value and the symbolic tensor of an output; an argument that was written to is its own output."""
+        """Return the value and the symbolic tensor of an output; an argument that was written to is its own output."""
         plan = call.plan
         owner = plan.same_as[position] if position < len(plan.same_as) else None
         if owner is not None:
@@ -253,12 +253,12 @@ class Tracer:
             self.saved.detached(value, call.args[0], call.values[0])
         if self.lazy or plan.changes_laziness:
             op_call.note_laziness(call, value, self.lazy, self.env)
-        # Autograd refuses views of plain tensors that are not plain themselves.
+        # Autograd refuses views of normal tensors that are inference tensors.
         with torch.inference_mode(False) if plain else _nothing:
             return value, self.stand_in(value)
 
     def stand_in(self, value: Value, tensor: SymbolicTensor | None = None) -> SymbolicTensor:
-        """A symbolic tensor for a value; with ``tensor``, one that the value lives as long as."""
+        """Return a symbolic tensor for a value; with ``tensor``, make the value live as long as that tensor."""
         if tensor is None:
             tensor = SymbolicTensor.make(value.spec, value, self)
         self._holding.watch(value, tensor)
@@ -287,12 +287,12 @@ class Tracer:
         )
 
     def modes_now(self) -> tuple[bool | None, bool | None]:
-        """Whether gradients are recorded, and inference mode, where that is not as at the start of the trace."""
+        """Return whether gradients are recorded, and inference mode; None where unchanged since the trace began."""
         grad, inference = torch.is_grad_enabled(), _is_inference_mode()
         return None if grad is self._grad else grad, None if inference is self._inference else inference
 
     def is_plain(self) -> bool:
-        """Whether ops do what they did at the start of the trace, without gradients, and nothing else sees them."""
+        """Return whether ops behave as at the start of the trace, without gradients, and no other mode sees them."""
         return (
             not self._grad
             and not self._inference
@@ -309,14 +309,14 @@ class Tracer:
         )
 
     def looks(self) -> tuple[int, ...]:
-        """A count of everything that a call may do besides writing nodes down."""
+        """Return a count of everything that a call may do besides recording nodes."""
         noted = (self.questions, self.looked_at, self.own.told, self.lazy, self.env.symbols.hints)
         return (self._answered, len(self.env.symbols), *map(len, noted))
 
     outputs_of = staticmethod(outputs_like)
 
     def written_again(self, node: Node, like: Sequence[Output | None]) -> None:
-        """Adds a node that lacks its outputs, which are like those of another one."""
+        """Add a node without outputs to the trace; its outputs are made like those described."""
         outputs: list[Value | None] = []
         for each in like:
             if each is None:
@@ -335,7 +335,7 @@ class Tracer:
         self.steps.append(node)
 
     def _written(self, tensor: Any, spec: TensorSpec) -> Any:
-        """The argument that an in-place op returns, with its metadata as the op leaves it."""
+        """Return the argument that an in-place op returns, with its metadata as the op leaves it."""
         if type(tensor) is SymbolicTensor:
             tensor._spec = spec
         elif spec.sizes != tensor.shape or spec.strides != tensor.stride():
@@ -346,8 +346,8 @@ class Tracer:
     def _size_bindings(
         self, op: OpOverload, results: Sequence[Any], made: list[IntNode], bound: set[str]
     ) -> list[Binding]:
-        """Where each new unbacked symbol can be read off the outputs."""
-        if not self._recording:  # inside a fake implementation: its own result has to show them
+        """Return where each new unbacked symbol can be read off the outputs."""
+        if not self._recording:  # inside a fake implementation, whose own result has to show the symbols
             self._inner_unknowns += made
             return []
         found: list[Binding] = []
@@ -368,7 +368,7 @@ class Tracer:
         return found
 
     def read_integer(self, op: OpOverload, tensor: SymbolicTensor, *args: int) -> Any:
-        """An integer that only the real tensor can tell (a stride): an unbacked symbol, read when the graph runs."""
+        """Return a stride or offset that only the real tensor has: an unbacked symbol, read when the graph runs."""
         shown = "its storage offset" if not args else f"its stride along dimension {args[0]}"
         node = self.env.new_unbacked(None, None, description=f"{shown}, which a tensor of these sizes has by accident")
         binding = Binding(node.term.name, "item")
@@ -393,7 +393,7 @@ class Tracer:
 
     @contextmanager
     def inferring(self) -> Iterator[None]:
-        """Ops inside are inferred but not written down."""
+        """Infer the ops that run inside, without recording them."""
         before, self._recording = self._recording, False
         try:
             with TracingMode(self):

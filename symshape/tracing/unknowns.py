@@ -1,4 +1,4 @@
-"""What rules of data-dependent ops get to make unbacked symbols with."""
+"""The context in which rules of data-dependent ops make unbacked symbols."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 
 
 class Counts:
-    """How many elements of each mask are not 0, for as long as nobody writes to it: the same mask, the same symbol."""
+    """The number of nonzero elements of each mask, as one symbol until the mask is written to."""
 
     def __init__(self) -> None:
         self._counts: dict[Value, IntNode] = {}
 
     def get(self, value: Value) -> IntNode | None:
-        """The symbol of a mask that was counted before."""
+        """Return the symbol of a mask that was counted before; else None."""
         return self._counts.get(value)
 
     def keep(self, value: Value, count: IntNode) -> None:
-        """Remembers the symbol of a mask."""
+        """Store the symbol of a mask."""
         self._counts[value] = count
 
     def copy(self) -> Counts:
-        """The same, for a part of the program that may not run: what is counted there is known there alone."""
+        """Return a copy, for a part of the program that may not run: counts made there are known there alone."""
         made = Counts()
         made._counts = self._counts.copy()
         return made
@@ -38,9 +38,9 @@ class Counts:
         """Forget the counts of masks whose memory an op may have changed.
 
         Args:
-            written: what the op writes to.
-            given: asked for the values of arguments, parameters and buffers.  Any two of them may share memory in a
-                later call, so a write to one may change them all.
+            written: the values that the op writes to.
+            given: returns the values of arguments, parameters and buffers. Any two of them may share memory in a later
+                call, so a write to one may change them all.
         """
         if not self._counts:
             return
@@ -52,12 +52,12 @@ class Counts:
 
 
 class Unknowns:
-    """The context that data-dependent rules get: makes unbacked symbols and remembers them for binding.
+    """The context of one data-dependent op's rule: makes unbacked symbols and remembers them for binding.
 
     Args:
-        env: of the trace.
-        op: the name of the op whose rule asks.
-        counts: what was counted before in the trace.
+        env: the environment of the trace.
+        op: the name of the op whose rule runs.
+        counts: the counts of masks so far in the trace.
         specs, values: the arguments of the op, for its rule and for the graph, in the same places.
 
     Attributes:
@@ -79,11 +79,11 @@ class Unknowns:
         self._specs, self._values = specs, values
 
     def new_size(self, lower: Any, upper: Any) -> IntNode:
-        """A size of a result, between two sizes."""
+        """Return a size of a result, between two sizes."""
         return self._new(lower, upper, f"a size of the result of {self.op}")
 
     def count_of(self, counted: TensorSpec, lower: Any, upper: Any) -> IntNode:
-        """How many elements of an argument are not 0: what was found for it before, if it was not written to since."""
+        """Return how many elements of an argument are not 0: an earlier symbol unless the argument was written."""
         values = set(_values_of(counted, self._specs, self._values))
         value = values.pop() if len(values) == 1 else None  # two arguments may have one spec
         found = None if value is None else self._counts.get(value)
@@ -94,15 +94,15 @@ class Unknowns:
         return found
 
     def new_int(self, lower: Any, upper: Any) -> IntNode:
-        """An integer read from a tensor."""
+        """Return an integer read from a tensor."""
         return self._new(lower, upper, f"the integer read by {self.op}")
 
     def new_float(self) -> FloatNode:
-        """A float read from a tensor."""
+        """Return a float read from a tensor."""
         return self.env.new_float()
 
     def new_bool(self) -> BoolNode:
-        """A bool read from a tensor."""
+        """Return a bool read from a tensor."""
         node = self._new(0, 1, f"the bool read by {self.op} (1 for True)")
         return BoolNode(self.env, boolean.eq(node.term, 1))
 
@@ -113,7 +113,7 @@ class Unknowns:
 
 
 def _values_of(spec: TensorSpec, specs: Sequence[Any], values: Sequence[Any]) -> Iterator[Value]:
-    """The arguments that have this very spec."""
+    """Yield the values of the arguments that have this very spec object."""
     for each, value in zip(specs, values, strict=True):
         if each is spec:
             yield value

@@ -1,8 +1,8 @@
-"""The number that tells whether a gradient overflowed as it was unscaled: by it ``torch.amp.GradScaler`` steps or not.
+"""The flag that says whether a gradient overflowed when it was unscaled: ``torch.amp.GradScaler`` steps unless it did.
 
-That none did is presumed, as that data are finite is (``finite_data.py``), before the program has written anything.
-After the first optimizer's step it is too late to presume.  So what is asked first presumes as much of all gradients
-that there are by then: the numbers of the optimizers behind it follow from that.
+The trace assumes that none did, as it assumes finite data (``finite_data.py``), before the program has written
+anything. After the first optimizer's step it is too late for assumptions. So the first question assumes the same of all
+gradients that exist by then: the flags of later optimizers follow from that.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 aten = torch.ops.aten
 _UNSCALES = frozenset((aten._amp_foreach_non_finite_check_and_unscale_.default,))
-"""Ops whose second argument becomes 1 where a number among those of the first is not finite."""
+"""Ops whose second argument becomes 1 if an element of the first ones is not finite."""
 _NOT_0, _ITEM = aten.ne.Scalar, aten._local_scalar_dense.default
 _COPIES = frozenset((aten._to_copy.default, aten.clone.default))
 
 
 class Unscaled:
-    """Comparisons of numbers that tell whether something overflowed as it was unscaled.
+    """Comparisons of the flags that say whether a gradient overflowed when it was unscaled.
 
     Args:
-        trace: what is traced.
-        leaves: answers the tensors around the program that it has read so far.
+        trace: the trace.
+        leaves: returns the outer tensors that the trace has read so far.
     """
 
     def __init__(self, trace: Trace, leaves: Callable[[], Iterable[torch.Tensor]]) -> None:
         self._trace, self._leaves = trace, leaves
-        self._zero: dict[Value, int] = {}  # numbers that are asserted to be 0, and at which step
-        self._finite: dict[Value, int] = {}  # gradients likewise
+        self._zero: dict[Value, int] = {}  # flags that are asserted to be 0, and at which step
+        self._finite: dict[Value, int] = {}  # gradients that are asserted to be finite, and at which step
 
     def __call__(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
-        """The answer where nothing did, which is asserted; None: it is about something else, or it is too late."""
+        """Return the answer if nothing overflowed, which is asserted; None for other numbers, or if it is too late."""
         terms = [each for each in (left, right) if isinstance(each, FloatTerm)]
         names = {name for each in terms for name in each.unbacked()}
         values = _told_of_unscaling(self._trace.steps, names)
@@ -81,13 +81,13 @@ class Unscaled:
         env.expect_true(finite, FINITE)
 
     def _gradients(self) -> list[SymbolicTensor]:
-        """Those that the trace has put into leaves around the program."""
+        """Return the gradients that the trace has put into leaves around the program."""
         with dispatch.DisableTorchFunction():
             found = [each.grad for each in self._leaves() if each.requires_grad and each.is_leaf]
         return [each for each in found if type(each) is SymbolicTensor and each._tracer is self._trace]
 
     def _is_zero(self, value: Value) -> bool:
-        """Whether a number follows from what was asserted: nothing that was unscaled into it had overflowed."""
+        """Return whether a flag is 0 by the assertions: no gradient that was unscaled into it had overflowed."""
         steps = self._trace.steps
         if value in self._zero:
             return not any(_writes(step, value) for step in steps[self._zero[value] :])
@@ -110,7 +110,7 @@ def _writes(step: Step, value: Value) -> bool:
 
 
 def _began_at_zero(value: Value, steps: Sequence[Step]) -> bool:
-    """Whether a value was made as 0, or as a copy of one that was and that nothing writes to."""
+    """Return whether a value was made as 0, or as a copy of such a value that is never written."""
     made = next((step for step in steps if type(step) is Node and value in step.outputs), None)
     if made is None:
         return False
@@ -125,12 +125,12 @@ def _began_at_zero(value: Value, steps: Sequence[Step]) -> bool:
 
 
 def _unscaled(steps: Sequence[Step]) -> set[Value]:
-    """The gradients that were unscaled."""
+    """Return the gradients that were unscaled."""
     return {each for step in steps if type(step) is Node and step.op in _UNSCALES for each in step.args[0]}
 
 
 def _sorted(gradients: Sequence[SymbolicTensor]) -> list[list[SymbolicTensor]]:
-    """By dtype and device, without those of no elements, which have no largest one."""
+    """Return gradients grouped by dtype and device, without empty ones, which have no largest element."""
     found: dict[Any, list[SymbolicTensor]] = {}
     for each in gradients:
         sizes = each._spec.sizes
@@ -140,7 +140,7 @@ def _sorted(gradients: Sequence[SymbolicTensor]) -> list[list[SymbolicTensor]]:
 
 
 def _told_of_unscaling(steps: Sequence[Step], names: set[str]) -> list[Value] | None:
-    """The values that numbers were read from, if each was written by an unscaling, and by nothing since it was read."""
+    """Return the values that numbers were read from, if unscaling wrote each last, before the read; else None."""
     found: dict[str, Value] = {}
     unscaled: set[int] = set()
     for step in steps:

@@ -1,7 +1,7 @@
-"""Numbers that a program computes and never uses, and that another call could not compute: ``math.log(n / m)``.
+"""Unused numbers of a program that another call could not compute: ``math.log(n / m)``.
 
-Eager raises there.  A number that is used is computed in each run, and raises as eager's does; of the others, those of
-data are computed alone in each run, and those of sizes leave guards.
+Eager raises an error in such a call. A number that is used is computed in each run, and raises as eager's does. An
+unused number of data is computed in a step of its own; an unused number of sizes leaves guards.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _ASSERT = torch.ops.aten._assert_scalar.default
 
 
 def computed_alone(term: FloatTerm) -> Node:
-    """A step that computes a number and does nothing with it."""
+    """Return a step that computes a number and does nothing with it."""
     return Node(_ASSERT, (FloatTerm("max", (term, 1.0)), "a number that is not 0"), {}, (), False)
 
 
 def see_to_unused(env: ShapeEnv, steps: Sequence[Step], outputs: Sequence[Any]) -> tuple[Step, ...]:
-    """The steps, of those that compute a number alone only the ones whose number is not used.
+    """Return the steps; a step that only computes a number is dropped if the number is used elsewhere.
 
-    Guards are left where such numbers of sizes can be computed, or fix the sizes.
+    For unused numbers of sizes, guards are left that they can be computed, or that fix the sizes.
 
     Args:
-        env: of the trace.
-        steps: those that run.
-        outputs: of the graph, flat.
+        env: the environment of the trace.
+        steps: the steps that run.
+        outputs: the outputs of the graph, flat.
     """
     alone = [step for step in steps if isinstance(step, Node) and step.op is _ASSERT]
     if not alone and not env.partial.of_sizes:
@@ -43,7 +43,7 @@ def see_to_unused(env: ShapeEnv, steps: Sequence[Step], outputs: Sequence[Any]) 
     for step in steps:
         if isinstance(step, Node) and step.op is not _ASSERT:
             used.update(_terms(step.numbers))
-    for term, where in reversed(env.partial.of_sizes):  # what another one was made of comes after it
+    for term, where in reversed(env.partial.of_sizes):  # operands come before the numbers made of them
         env.at = where
         if term not in used and not _is_guarded(env, term):
             env.specialize_float(term)
@@ -59,7 +59,7 @@ def see_to_unused(env: ShapeEnv, steps: Sequence[Step], outputs: Sequence[Any]) 
 
 
 def _is_guarded(env: ShapeEnv, term: FloatTerm) -> bool:
-    """Whether guards make sure that an operation raises nothing, as it does not in this call."""
+    """Return whether guards can ensure that an operation raises no error, as in this call; leave these guards."""
     needed = needs(term)
     if needed is None:
         return False
@@ -74,7 +74,7 @@ def _is_guarded(env: ShapeEnv, term: FloatTerm) -> bool:
 
 
 def _terms(numbers: Any) -> Iterator[FloatTerm]:
-    """The formulas of floats in numbers, and in formulas."""
+    """Yield the float formulas among numbers, and inside these formulas."""
     for each in numbers:
         if isinstance(each, FloatTerm):
             yield each

@@ -1,7 +1,7 @@
-"""Whether a run that stops here could be begun anew: by the function itself, in eager, as if nothing had happened.
+"""The test whether a trace could still be abandoned and its function run in eager, as if nothing had happened.
 
-Then a trace may presume what is nearly always so and only data tell (two sizes are equal, rather than one of them 1):
-it is asserted when the graph runs, and where it does not hold, the function runs.
+If so, a trace may assume what nearly always holds but only data decide (two sizes are equal, rather than one of them
+1). The graph asserts it when it runs; where it fails, the function runs eagerly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _presumes: ContextVar[bool] = ContextVar("presumes", default=True)
 
 @contextmanager
 def presuming(presumes: bool) -> Iterator[None]:
-    """Inside, traces presume what is nearly always so, or nothing."""
+    """Let traces assume what nearly always holds inside, or forbid that."""
     token = _presumes.set(presumes)
     try:
         yield
@@ -30,7 +30,7 @@ def presuming(presumes: bool) -> Iterator[None]:
 
 
 class WatchedTrace(Protocol):
-    """What is needed of a tracer here."""
+    """The members of a tracer that this test needs."""
 
     steps: list[Step]
     arguments: set[Value]
@@ -39,10 +39,10 @@ class WatchedTrace(Protocol):
 
 
 class WorldAsItWas:
-    """Follows the steps of one trace: what they write to, draw and call.
+    """A watcher of one trace's steps: the storages that they write to, random draws, and calls.
 
     Args:
-        trace: what is traced.
+        trace: the trace.
     """
 
     def __init__(self, trace: WatchedTrace) -> None:
@@ -52,7 +52,7 @@ class WorldAsItWas:
         self._changed = False
 
     def __call__(self) -> bool:
-        """Whether nothing that was there before has been written to, nor been drawn from but on the CPU."""
+        """Return whether no earlier tensor was written to, and no generator drawn from except on the CPU."""
         self._look(self._new.nodes())
         if self._changed or not _presumes.get():
             return False
@@ -63,7 +63,7 @@ class WorldAsItWas:
 
     def _look(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            # a custom op, a collective, a function of autograd's
+            # a custom op, a collective, an `autograd.Function`
             others = getattr(node.op, "namespace", "") not in _PLAIN
             drawn = not others and draws_random_numbers(node)
             self._changed |= others or (drawn and drawn_from(node) is None)
