@@ -1,4 +1,4 @@
-"""What the torch.compile backend has made and served: one row for each graph, for ``print`` and for notebooks."""
+"""The report of the torch.compile backend: one row for each graph made and served, for ``print`` and for notebooks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from symshape.runtime.runners.piecewise import padded_parts
 
 @attrs.frozen
 class GraphReport:
-    """One graph.
+    """The report of one graph.
 
     Attributes:
-        origin: of which part of which function it is, and why Dynamo made it.
+        origin: the part and the function that the graph comes from, and why Dynamo made it.
         ops: calls of operators in its program, or of functions in the graph that runs as Dynamo made it; 0 where
             there is neither.
         sizes: the sizes that vary, each with the place in the user's words where it is read.
-        runner: what runs the program, or ``as Dynamo made it``; empty where the graph was refused.
+        runner: the runner of the program, or ``as Dynamo made it``; empty where the graph was refused.
         stats: its counters.
-        fallback: which calls ran the graph as it is, and why; empty if none did.
+        fallback: which calls ran the graph eagerly, and why; empty if none did.
         exact: sizes that keep their exact value though a padded runner serves, each with the op that refused and why.
         plain: which calls ran the graph as Dynamo made it, and why; empty if none did.
     """
@@ -42,7 +42,7 @@ class GraphReport:
 
 @attrs.frozen
 class BackendReport:
-    """What the torch.compile backend has made and served, since ``torch.compile`` was last reset.
+    """The graphs that the torch.compile backend has made and served since ``torch.compile`` was last reset.
 
     Attributes:
         graphs: forward, backward and inference graphs, in the order in which Dynamo made them.
@@ -77,7 +77,7 @@ class BackendReport:
 
 
 def backend_report() -> BackendReport:
-    """What ``torch.compile(backend="symshape")`` has made and served in this process.
+    """Return a report of the graphs that ``torch.compile(backend="symshape")`` has made and served in this process.
 
     >>> import symshape
     >>> print(symshape.backend_report())  # doctest: +ELLIPSIS

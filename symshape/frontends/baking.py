@@ -1,4 +1,4 @@
-"""A store made before it is needed: every program that recorded traffic, or all that was declared, asks for."""
+"""Baking: a store filled before it is needed, with programs for recorded traffic or for all declared sizes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ MODES: Mapping[str, Callable[[], Any]] = {
     "inference": torch.inference_mode,
     "grad": torch.enable_grad,
 }
-"""By name: the mode of torch that calls are made in."""
+"""The torch mode in which calls are made, by name."""
 
 _Point = Mapping[Source, int]
-"""The integers of a call that are not those of the example."""
+"""The integers of a call that differ from the example's, by source."""
 
 
 @attrs.frozen
@@ -43,9 +43,9 @@ class Unserved:
     """A call that the store does not serve.
 
     Attributes:
-        mode: of torch.
-        sizes: by name of their ``Dim``, or by where they are read.
-        reason: a sentence.
+        mode: the torch mode of the call.
+        sizes: its sizes, by the name of their ``Dim``, or by where they are read.
+        reason: the reason, a sentence.
     """
 
     mode: str
@@ -55,14 +55,14 @@ class Unserved:
 
 @attrs.frozen
 class Proof:
-    """Whether the store serves all sizes that were declared, in one mode of torch.
+    """The result of a proof that the store serves all declared sizes, in one torch mode.
 
     Attributes:
-        mode: of torch.
+        mode: the torch mode.
         closed: True with a proof, False with sizes that no entry serves, None where neither was found.
-        contract: what was declared, in words.
-        missing: such sizes, by name of their ``Dim`` or by where they are read.
-        reason: a sentence.
+        contract: the declared sizes, in words.
+        missing: sizes that no entry serves, by the name of their ``Dim`` or by where they are read.
+        reason: the reason, a sentence.
     """
 
     mode: str
@@ -74,16 +74,16 @@ class Proof:
 
 @attrs.frozen
 class Baked:
-    """What came of :func:`bake`.
+    """The result of :func:`bake`.
 
     Attributes:
-        function: the name of what was baked.
-        store: where.
-        asked: how many calls the traffic asked for, different sizes and modes counted once.
-        traced: programs that were traced; the others were there.
+        function: the name of the baked function.
+        store: the store.
+        asked: how many calls the traffic requests; each combination of sizes and mode counts once.
+        traced: programs that were traced; the others were stored already.
         added: sizes beyond the traffic that were traced to close the store.
         unserved: calls that the store does not serve.
-        proofs: for each mode, whether all that was declared is served.
+        proofs: for each mode, whether all declared sizes are served.
     """
 
     function: str
@@ -96,16 +96,16 @@ class Baked:
 
     @property
     def complete(self) -> bool:
-        """Whether every call that was asked for is served."""
+        """Return whether every requested call is served."""
         return not self.unserved
 
     @property
     def closed(self) -> bool:
-        """Whether all that was declared is, in every mode: no call of such sizes can miss."""
+        """Return whether all declared sizes are served in every mode: no call with such sizes can miss."""
         return bool(self.proofs) and all(each.closed for each in self.proofs)
 
     def table(self) -> Table:
-        """A row for each thing that a person wants to know."""
+        """Return a table with one row for each result."""
         rows = [("calls served", f"{self.asked - len(self.unserved)} of {self.asked}"), ("traced", str(self.traced))]
         rows += [("traced to close it", _shown(each)) for each in self.added]
         rows += [("not served", f"{_shown(each.sizes)} ({each.mode}): {each.reason}") for each in self.unserved]
@@ -134,27 +134,27 @@ def bake(
     options: Options | Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Baked:
-    """Traces and stores every program that calls will ask for, so that a process that serves them traces nothing.
+    """Trace and store every program that later calls need, so that a serving process traces nothing.
 
-    Nothing runs: calls are an example's with other sizes.  What was stored is then looked up as another process would.
+    Nothing runs: calls are an example's with other sizes.  The programs are then looked up as another process would.
     Where ``dynamic`` declares sizes (:class:`symshape.Dim`), a proof says whether a call of such sizes can miss; it is
-    kept in the store, and proven again by ``compile(fn, store=..., options={"on_miss": "error"})``.
+    stored, too, and proven again by ``compile(fn, store=..., options={"on_miss": "error"})``.
 
     Args:
         fn: a function or a module, as it will be compiled.
-        args: of an example call; tensors whose sizes vary are contiguous.
-        kwargs: of the example call.
-        dynamic: as ``symshape.compile`` will be given: programs are found again only by the same one.
-        traffic: which sizes come, by the names that ``dynamic`` gives them; the example's alone if not given.
+        args: the arguments of an example call; tensors whose sizes vary are contiguous.
+        kwargs: the keyword arguments of the example call.
+        dynamic: the ``dynamic`` of the later ``symshape.compile``: programs are found only with the same one.
+        traffic: the sizes of calls, by the names that ``dynamic`` gives them; the example's alone if not given.
         store: a folder, ``True`` for this user's, or a store.
-        modes: the modes of torch that calls will be made in: ``no_grad``, ``inference``, ``grad``.
-        certify: also traces what is declared and not served, until the proof succeeds.
-        most: entries that may be traced.
-        options: as ``symshape.compile`` will be given.
-        progress: shows a bar (with the extra ``cli``).
+        modes: the torch modes of later calls: ``no_grad``, ``inference``, ``grad``.
+        certify: also trace declared sizes that are not served, until the proof succeeds.
+        most: the greatest number of entries that may be traced.
+        options: the options of the later ``symshape.compile``.
+        progress: show a progress bar (needs the extra ``cli``).
 
     Raises:
-        InputError: the traffic has a size that ``dynamic`` does not name, a mode is unknown, or the example's unfit.
+        InputError: the traffic has a size that ``dynamic`` does not name, a mode is unknown, or the example is unfit.
         DimError, ConstraintViolation: ``dynamic`` does not fit the example or the program.
 
     >>> import tempfile, torch, symshape
@@ -192,7 +192,7 @@ def bake(
 
 
 class _Baking:
-    """One store in the making."""
+    """The programs of one store while it is baked."""
 
     def __init__(self, fn: Any, options: Options, dynamic: Dynamic, example: Call, most: int) -> None:
         if example.has_records:
@@ -214,12 +214,12 @@ class _Baking:
 
     @property
     def traced(self) -> int:
-        """How many programs were traced."""
+        """Return how many programs were traced."""
         return self._compiled.stats().traces
 
     @contextlib.contextmanager
     def reasons_noted(self) -> Iterator[None]:
-        """While it lasts, why a program cannot be stored is noted."""
+        """Record why programs cannot be stored inside the block."""
 
         def hear(event: events.Event) -> None:
             if isinstance(event, events.NotStored) and event.function == name_of(self._fn):
@@ -233,10 +233,10 @@ class _Baking:
 
     # -- sizes
     def points(self, traffic: Traffic | None) -> list[_Point]:
-        """The calls that traffic asks for, what came most often first.
+        """Return the calls that traffic requests, the most frequent first.
 
         Raises:
-            InputError: it has sizes that nobody named.
+            InputError: the traffic has sizes that ``dynamic`` does not name.
         """
         if traffic is None:
             return [{}]
@@ -261,7 +261,7 @@ class _Baking:
         return found
 
     def named(self, point: _Point) -> dict[str, int]:
-        """Sizes by the names that their user gave them; those of the example that vary, too."""
+        """Return the sizes of a call by the names that their user gave them."""
         found = {}
         for source in sources_of(self._example):
             policy = self._policies.get(source, Policy.STATIC)
@@ -270,7 +270,7 @@ class _Baking:
         return found
 
     def _call(self, point: _Point) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the example with other sizes.
+        """Return the arguments of the example with other sizes.
 
         Raises:
             InputError: a tensor is not contiguous, or there is no memory for one.
@@ -290,7 +290,7 @@ class _Baking:
 
     # -- programs
     def trace(self, mode: str, point: _Point) -> bool:
-        """A program for a call, stored; answers whether there is one."""
+        """Trace and store a program for a call; return whether there is one."""
         try:
             args, kwargs = self._call(point)
             with MODES[mode]():
@@ -301,12 +301,12 @@ class _Baking:
         return True
 
     def _why(self, mode: str, point: _Point, otherwise: str) -> str:
-        """Why there is no entry for a call."""
+        """Return why there is no entry for a call."""
         found = self._failed.get((mode, frozenset(point.items())))
         return found or (f"a program cannot be kept: {self._not_stored}" if self._not_stored else otherwise)
 
     def prove(self, mode: str, close: bool) -> Proof:
-        """Whether all that was declared is served; if asked, what is not is traced first."""
+        """Return whether all declared sizes are served; with ``close``, trace sizes that are not served first."""
         tried: set[frozenset[tuple[Source, int]]] = set()
         while True:
             try:
@@ -337,7 +337,7 @@ class _Baking:
         )
 
     def unserved(self, work: Sequence[tuple[str, _Point]]) -> tuple[Unserved, ...]:
-        """The calls that another process would miss, looked up as it would."""
+        """Return the calls that another process would miss, looked up as that process would."""
         reader = self._fresh(attrs.evolve(self._options, on_miss="error"))
         found = []
         for mode, point in work:
@@ -353,7 +353,7 @@ class _Baking:
 
 
 def _resized(tensor: torch.Tensor, key: TensorKey, shape: tuple[int, ...], path: str) -> torch.Tensor:
-    """A tensor like one of the example's; its values are never looked at."""
+    """Return a tensor like one of the example's with another shape; its values are never read."""
     if shape == tuple(tensor.shape):
         return tensor
     if layout_of(tensor) != "contiguous":

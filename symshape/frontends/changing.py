@@ -1,4 +1,4 @@
-"""Which integers of a compiled function's calls change from one to the next, and what a trace may do with each."""
+"""The integers of a compiled function's calls that change between calls, and the policy of a trace for each."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from symshape.runtime.variables import AskAgain, paths_of_variables
 __all__ = ["Changing", "History", "changed_sizes", "on_device"]
 
 History = Mapping[Source, Any]
-"""By source, the one value that it has had; ``_CHANGED`` for more than one."""
+"""The one value of each source so far; ``_CHANGED`` for more than one."""
 
 _CHANGED = object()
 
 
 class Changing:
-    """What is known of the integers of one function's calls.
+    """The history of the integers in one function's calls.
 
     Args:
         fn: the function.
-        dynamic: what its user said of them.
+        dynamic: the user's declaration of sizes.
     """
 
     def __init__(self, fn: Callable[..., Any], dynamic: Dynamic) -> None:
@@ -39,13 +39,14 @@ class Changing:
         self._written: set[tuple[int | None, ...]] = set()
 
     def policies(self, call: Call, values: Sequence[int]) -> tuple[dict[Source, Dim | Policy], History]:
-        """The policies for a trace, and what is known if it succeeds.
+        """Return the policies for a trace, and the history to keep if the trace succeeds.
 
-        The integers of variables are expected to change, but for tensors of a parameter's shape (gradients, the state
-        of an optimizer) until they do change: three symbols and guards a parameter would double the time of a trace.
+        The integers of variables are expected to change. Tensors of a parameter's shape (gradients, the state of an
+        optimizer) are expected to stay until they do change: three symbols and guards for each parameter would double
+        the time of a trace.
 
         Raises:
-            AskAgain: since the call was read, it is taken apart in another way: a second object of a class has come.
+            AskAgain: since the call was read, its flattening has changed: a second object of a class has appeared.
         """
         if len(sources_of(call)) != len(values):
             raise AskAgain
@@ -62,7 +63,7 @@ class Changing:
         return wanted, history
 
     def learn(self, history: History, program: Program | None = None) -> None:
-        """Keep what is known after a trace that succeeded; without a program, after a call that ran eagerly."""
+        """Store the history after a trace that succeeded; without a program, after a call that ran eagerly."""
         self._history = history
         if program is None:
             return
@@ -79,7 +80,7 @@ class Changing:
         self._parameters.update(owner.shape for owner in owners if owner is not None)
 
     def clear(self) -> None:
-        """Forget what is known."""
+        """Forget the history."""
         self._history = {}
         self._parameters.clear()
         self._written.clear()
@@ -104,7 +105,7 @@ class Changing:
         wanted: dict[Source, Dim | Policy] = {}
         if call.has_records:  # a cache: it grows from call to call
             wanted = dict.fromkeys(changing_with_records(call), Policy.AUTO)
-        # One that begins where its memory does has an offset of 0: a slice of a larger tensor at another place.
+        # An offset of 0 at first: a slice of a larger tensor at another place changes it.
         begin = [StorageOffset(path) for path, key in zip(call.paths, call.keys, strict=True) if _is_contiguous(key)]
         for source, value in (*zip(sources_of(call), values, strict=True), *((each, 0) for each in begin)):
             if history.setdefault(source, value) != value:

@@ -36,34 +36,34 @@ def compile(
     store: Any = False,
     options: Options | Mapping[str, Any] | None = None,
 ) -> Any:
-    """Answers a function that computes what ``fn`` computes, through traced programs that it keeps and reuses.
+    """Return a function that computes what ``fn`` computes, through traced programs that it stores and reuses.
 
     The first call is traced with static sizes; a call with other sizes is traced with those that changed as symbols;
     from then on no call is traced until the program takes another branch.
 
-    A call that cannot be traced runs ``fn`` itself, once, on the call's own arguments; the first such call warns
+    A call that cannot be traced runs ``fn`` eagerly, once, on the call's own arguments; the first such call warns
     (:class:`symshape.FallbackWarning`) with the reason and the line.  Tracing is tried again for other sizes, another
-    structure of arguments, or a state that has changed, so rarely that it costs next to nothing.  So do calls with new
-    sizes once traces have shown to serve little but their own (``Options.free_traces``).  Errors of the program
-    itself (a wrong keyword too) are raised by the program itself, as without ``compile``.
+    structure of arguments, or changed state, so rarely that the cost is negligible.  Calls with new sizes run eagerly,
+    too, once traces have served few calls besides their own (``Options.free_traces``).  Errors of the program (such as
+    a wrong keyword) are raised by the program itself, as without ``compile``.
 
     Args:
         fn: a function or an ``nn.Module``; without it, a decorator.
         dynamic: ``None`` as above; ``True``: symbols from the first call on; ``False``: one program for each tuple of
             sizes; a description by argument as in :func:`symshape.trace`.
-        fullgraph: a call that cannot be traced raises the reason instead of running ``fn`` itself.
+        fullgraph: a call that cannot be traced raises the reason instead of running eagerly.
         runner: ``eager`` runs op by op, ``inductor`` compiles each program with Inductor, ``cudagraph`` replays a CUDA
             graph for each exact set of sizes, ``auto`` is ``cudagraph`` for CUDA programs that allow it, else
             ``eager``; ``padded`` serves ranges of sizes by one program each, where that is proven to be right.
-        store: programs are kept between processes: a call of another process, of the same code that reads the same
+        store: programs are stored between processes: a call of another process, of the same code that reads the same
             values, is served by them and not traced.  ``True`` for this user's folder of caches, a path, a URL
             (``s3://…``, ``redis://…``), or a store.
         options: a :class:`symshape.Options`, or a dictionary of its fields.
 
-    A compiled module is a module on the attributes of the one that it was compiled from: an instance of its class, with
-    its parameters, ``state_dict``, hooks and methods; methods that call ``self(...)``, as ``generate`` does, call the
-    compiled one.  ``stats()``, ``entries`` … are found on it where the module has no such name of its own, and always
-    by :func:`symshape.compiled_of`.
+    A compiled module shares the attributes of the original module: it is an instance of the same class, with the same
+    parameters, ``state_dict``, hooks and methods.  Methods that call ``self(...)``, as ``generate`` does, call the
+    compiled module.  It has ``stats()``, ``entries`` … where the module has no such name of its own;
+    :func:`symshape.compiled_of` always has them.
 
     Raises:
         InputError: ``fn`` is not callable, there is no such option, or (when called with ``fullgraph=True``) an
@@ -95,7 +95,7 @@ def compile(
     if chosen.on_miss == "error":
         if chosen.store is False or chosen.store is None:
             raise InputError('on_miss="error" needs a store: without one there is no program that could serve a call')
-        fullgraph = True  # nothing runs as it is, either
+        fullgraph = True  # nothing runs eagerly, either
     compiled = compiled_with(chosen)(fn, dynamic, check_name(runner), chosen, fullgraph=fullgraph)
     return module_of(compiled) if can_be_module(fn) else compiled
 
@@ -108,7 +108,7 @@ class Verified(Compiled):
         self._verifier = Verifier(name_of(self.fn), self.fn, self._options.verify, self._cache.discard)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Serves the call by an entry, or by eager once an entry has been held against it."""
+        """Serve the call by an entry; for a sample of the calls, compare the entry's result with eager's."""
         if not self._verifier.due() or is_tracing():
             return super().__call__(*args, **kwargs)
         self._cache.clock += 1
@@ -136,22 +136,22 @@ class Verified(Compiled):
         return found_slowly
 
     def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
-        """The entry that serves a call that one serves, its integers, and the call's leaves."""
+        """Return the entry that serves a call, the call's integers, and its leaves; the call must not be eager."""
         found = self._find(args, kwargs)
         assert not isinstance(found, EagerCall)
         return found
 
     def stats(self) -> Stats:
-        """Counters and times so far."""
+        """Return counters and times so far."""
         return attrs.evolve(super().stats(), verified=self._verifier.verified)
 
 
 class StoringVerified(Storing, Verified):
-    """One whose programs are kept, and verified."""
+    """A compiled function whose programs are stored, and verified."""
 
 
 def compiled_with(options: Options) -> type[Compiled]:
-    """The class of compiled functions that these options ask for."""
+    """Return the class of compiled functions for these options."""
     if options.store is False or options.store is None:
         return Verified if options.verify else Compiled
     return StoringVerified if options.verify else Storing

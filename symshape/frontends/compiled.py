@@ -1,4 +1,4 @@
-"""A compiled function: traced when a call needs it and dispatched in microseconds when not."""
+"""Compiled functions: a call that needs a program traces one; other calls are dispatched in microseconds."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Compiled(Reports, Warming):
         self._plain_under_hooks = not fullgraph and options.on_miss == "trace"
         memory, most = options.graph_memory, options.max_cuda_graphs
         self._graphs = GraphStore(most, None if memory is None else amount(memory, "bytes", "graph_memory"))
-        free = None if fullgraph or dynamic is False else options.free_traces  # else every miss was asked to be traced
+        free = None if fullgraph or dynamic is False else options.free_traces  # else every miss must be traced
         accounted = runner == "auto" and torch.cuda.is_available()
         programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
         self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
@@ -106,8 +106,8 @@ class Compiled(Reports, Warming):
 
     # -- the call
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Serves the call by an entry, tracing one first if none fits."""
-        if _is_dynamo_compiling():  # a part of what Dynamo compiles: the function as it is
+        """Serve the call by an entry; trace one first if none fits."""
+        if _is_dynamo_compiling():  # part of a program that Dynamo compiles: run the function
             return self.fn(*args, **kwargs)
         cache = self._cache  # read once: attributes of a class with __getattr__ are slow
         cache.clock = tick = cache.clock + 1
@@ -127,7 +127,7 @@ class Compiled(Reports, Warming):
         except UnsupportedError as error:  # a mode around the call that cannot be a part of its key
             return self._without_key(error, args, kwargs)
         branches = cache.branches
-        alone = len(branches) == 1  # as ``EntryCache.find_exact``, without its frame
+        alone = len(branches) == 1  # like ``EntryCache.find_exact``, without its frame
         found = branches[0].memo.get(key) if alone else cache.find_exact(key)
         if new := found is None and alone:
             found = self._known.near(key)
@@ -143,7 +143,7 @@ class Compiled(Reports, Warming):
             except Exception as error:
                 failed = [error]
             else:
-                if new:  # only now: a device is at work meanwhile
+                if new:  # only now: the device works meanwhile
                     cache.remember(branches[0], leaves, key, entry, values)
                     cache.seen(entry, values).calls += 1
                 return entry.build(flat) if entry.finish is None else entry.finish(entry.build(flat), leaves)
@@ -151,15 +151,15 @@ class Compiled(Reports, Warming):
         return self._slow_call(args, kwargs, with_leaves(leaves) if self._layout.active else leaves, key)
 
     def _now_and_then(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """What is not done at every call."""
+        """Do the periodic work: refresh profilers, time a look-up, review calls that run the plain function."""
         if not self._cache.clock % _TIMED:
             profilers.refresh()
             self._look_ups.time(self._cache, self._layout, args, kwargs)
         self._plain.now_and_then(self, self._traces)
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call in surroundings in which no program may serve it."""
-        if torch.compiler.is_exporting():  # a part of what torch.export writes down: the function as it is
+        """Run a call eagerly in surroundings in which no program may serve, or raise the reason with ``fullgraph``."""
+        if torch.compiler.is_exporting():  # part of a torch.export trace: run the function
             return self.fn(*args, **kwargs)
         if self._fullgraph:
             raise error
@@ -169,10 +169,10 @@ class Compiled(Reports, Warming):
     def _slow_call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Sequence[Any], key: Hashable | None
     ) -> Any:
-        """A call that the memo does not know: nested arguments, new sizes, or a miss."""
-        if modes_on_stack() and is_tracing():  # a part of another program: its guards are that program's
+        """Serve a call that the call cache does not know: nested arguments, new sizes, or a miss."""
+        if modes_on_stack() and is_tracing():  # part of another program, whose guards cover it
             return self.fn(*args, **kwargs)
-        cache, branches = self._cache, list[Branch]()  # those that remember the call
+        cache, branches = self._cache, list[Branch]()  # the branches that remember the call
         try:
             asks = cache.clock < self._layout.until or key in self._eager.by_call
             found = (asks and self._declined(key)) or self._find_slowly(args, kwargs, flat, key, branches)
@@ -186,7 +186,7 @@ class Compiled(Reports, Warming):
         run = self._annotator.run_of(entry) if profiling else entry.run
         try:
             return serve(self.fn, entry, run, leaves, values, args, kwargs)
-        finally:  # only now: a device is at work meanwhile
+        finally:  # only now: the device works meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)
                 self._known.expect(key)
@@ -204,9 +204,9 @@ class Compiled(Reports, Warming):
         key: Hashable | None,
         branches: list[Branch],
     ) -> Found | EagerCall:
-        """The entry for a call, traced if need be, or why it is not (unless ``fullgraph`` was asked for).
+        """Return the entry for a call, traced if needed, or how the call runs eagerly (never with ``fullgraph``).
 
-        The caller remembers it for its key, in the branch that goes to ``branches``, if one does.
+        The caller stores the entry for the call's key in the branch that is added to ``branches``, if one is.
         """
         reading: Reading | EagerCall | None = self._known.reading(flat, key)
         variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
@@ -253,7 +253,7 @@ class Compiled(Reports, Warming):
         variables: Variables,
         key: Hashable | None,
     ) -> tuple[Branch, Entry] | EagerCall:
-        """A program for the call, or why there is none; what the trace did is undone, so that the call can run."""
+        """Return a program for the call, or how it runs eagerly; effects of a failed trace are undone."""
         state: list[State] = []
         start = time.perf_counter()
         try:
@@ -280,10 +280,10 @@ class Compiled(Reports, Warming):
         variables: Variables,
         given_up: Callable[[State], object] | None = None,
     ) -> tuple[Branch, Entry] | EagerCall:
-        """Trace a program for the call, or return how it runs eagerly.  Nothing changes if that fails.
+        """Trace a program for the call, or return how it runs eagerly. Nothing changes if that fails.
 
         Raises:
-            AskAgain: there are more variables now, or the call is taken apart in another way.
+            AskAgain: there are more variables now, or the call is flattened in another way.
         """
         profilers.refresh()
         start = self._eager.clock()
@@ -360,7 +360,7 @@ class Compiled(Reports, Warming):
 
     # -- looking at it
     def explain_miss(self) -> str:
-        """Why the last recompile happened: what kept the nearest entry from serving the call, in one sentence."""
+        """Return why the last recompile happened: what kept the nearest entry from serving the call."""
         if self._last_miss is not None:
             return self._last_miss.explain()
         refused = self._eager.fallbacks + self._eager.untraced
@@ -368,7 +368,7 @@ class Compiled(Reports, Warming):
         return f"There was no recompile: no call has been traced since the first trace{ran}."
 
     def reset(self) -> None:
-        """Forgets all entries, graphs, counters and what was learnt about changing sizes."""
+        """Forget all entries, graphs, counters and the history of changing sizes."""
         with self._lock:
             self._cache.clear()
             self._graphs.clear()
@@ -382,11 +382,11 @@ class Compiled(Reports, Warming):
             self._look_ups.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """So that a compiled function works as a method."""
+        """Bind the compiled function to ``instance``, so that it works as a method."""
         return self if instance is None else functools.partial(self, instance)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """A copy, pickled or not, starts without programs; what a module knows by its name stays that one object."""
+        """Copy or pickle without programs; an object that a module holds by name stays the same object."""
         name = getattr(self, "__qualname__", "")
         if name and getattr(sys.modules.get(self.__module__), name, None) is self:
             return name
@@ -394,11 +394,11 @@ class Compiled(Reports, Warming):
         return make, (self.fn, self._dynamic, self._runner, self._options)
 
     def again(self, fn: Callable[..., Any]) -> Compiled:
-        """Another function, compiled like this one."""
+        """Return another function, compiled like this one."""
         return type(self)(fn, self._dynamic, self._runner, self._options, fullgraph=self._fullgraph)
 
     def __getattr__(self, name: str) -> Any:
-        """What is compiled answers for its own attributes; see also :mod:`symshape.frontends.compiled_module`."""
+        """Return an attribute of the original function; see also :mod:`symshape.frontends.compiled_module`."""
         if name.startswith("_") or name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)

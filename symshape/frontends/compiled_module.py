@@ -1,8 +1,8 @@
-"""A compiled module is the module: the same attributes, parameters, methods and class, whose calls are compiled.
+"""Compiled modules: a module with the same attributes, parameters, methods and class, whose calls are compiled.
 
-It is an object of a class made from the module's own, on the module's own dictionary of attributes. So whatever is read
-from it or written to it is the module's; a method of the module that calls ``self(...)``, as ``generate`` does, calls
-the compiled module; and what a module does not have is looked for in its :class:`Compiled` (``stats``, ``entries`` …).
+A compiled module is an object of a class made from the module's own, on the module's own dictionary of attributes. So
+reads and writes of attributes are the module's. A method of the module that calls ``self(...)``, as ``generate`` does,
+calls the compiled module. Names that the module lacks are found in its :class:`Compiled` (``stats``, ``entries`` …).
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _classes: weakref.WeakKeyDictionary[type, weakref.ref[type]] = weakref.WeakKeyDi
 
 
 class CompiledModule:
-    """What the class of a compiled module has before the class of the module."""
+    """The base class that the class of a compiled module has before the class of the module."""
 
     __slots__ = (_COMPILED, _FORWARD)  # here, so that classes of compiled modules have one layout
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """The module's class does not learn that there is one more subclass: it may keep a registry of them."""
+        """Skip the hook of the module's class, which may keep a registry of its subclasses."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the module through traced programs, its hooks too."""
-        if _is_dynamo_compiling():  # a part of what Dynamo compiles: the module as it is
+        """Call the module, with its hooks, through traced programs."""
+        if _is_dynamo_compiling():  # part of a program that Dynamo compiles: run the module
             return super().__call__(*args, **kwargs)  # type: ignore[misc]
         return _call(_compiled(self), *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """What the module finds only now (parameters, submodules …), then what its :class:`Compiled` has."""
+        """Return an attribute of the module (parameters, submodules …), else of its :class:`Compiled`."""
         if torch.compiler.is_dynamo_compiling():
             return super().__getattr__(name)  # type: ignore[misc]
         compiled = compiled_of(self)
@@ -57,17 +57,17 @@ class CompiledModule:
         return original._replicate_for_data_parallel()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A compiled copy of the module, without programs."""
+        """Return a compiled copy of the module, without programs."""
         compiled = compiled_of(self)
         return module_of(compiled.again(copy.deepcopy(compiled.fn, memo)))
 
     def __copy__(self) -> Any:
-        """A compiled shallow copy of the module."""
+        """Return a compiled shallow copy of the module."""
         compiled = compiled_of(self)
         return module_of(compiled.again(copy.copy(compiled.fn)))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickled, a compiled module is its module and what it was compiled with."""
+        """Pickle the module and the options that it was compiled with."""
         return module_of, (compiled_of(self),)
 
 
@@ -78,7 +78,7 @@ _compiled: Callable[[Any], Compiled] = CompiledModule.__dict__[_COMPILED].__get_
 
 
 def compiled_of(module: Any) -> Compiled:
-    """The :class:`Compiled` of a compiled module, whatever names the module itself has; of a compiled function, itself.
+    """Return the :class:`Compiled` of a compiled module, whatever names the module has; of a compiled function, itself.
 
     Raises:
         InputError: this is neither.
@@ -88,7 +88,7 @@ def compiled_of(module: Any) -> Compiled:
     >>> module(torch.ones(5, 2)).shape, symshape.compiled_of(module).stats().traces
     (torch.Size([5, 3]), 1)
     """
-    if issubclass(type(module), Compiled):  # whose `__class__` is not asked
+    if issubclass(type(module), Compiled):  # the class's own `__class__` is not asked
         found: Compiled = module
         return found
     try:
@@ -100,14 +100,14 @@ def compiled_of(module: Any) -> Compiled:
 
 
 def can_be_module(fn: Any) -> bool:
-    """Whether what is compiled is a module for which another object can stand: one that is nothing but attributes."""
+    """Return whether the function is a module that another object can replace: all of its state is in attributes."""
     if not isinstance(fn, torch.nn.Module) or isinstance(fn, torch.jit.ScriptModule):
         return False
     return type(fn).__basicsize__ == torch.nn.Module.__basicsize__
 
 
 def module_of(compiled: Compiled) -> Any:
-    """The compiled module of what was compiled from a module."""
+    """Return the compiled module for a :class:`Compiled` of a module."""
     original = compiled.fn
     module: Any = object.__new__(_class_for(type(original)))
     object.__setattr__(module, "__dict__", original.__dict__)
@@ -116,7 +116,7 @@ def module_of(compiled: Compiled) -> Any:
 
 
 def _class_for(kind: type) -> type:
-    """The class of compiled modules of a class: kept as long as there is one of them."""
+    """Return the class of compiled modules for a class; it is stored while an object of it lives."""
     known = _classes.get(kind)
     made = known() if known is not None else None
     if made is None:
@@ -137,7 +137,7 @@ def _class_of(module: Any) -> type:
 
 
 def _set_class(module: Any, kind: type) -> None:
-    """Changes the class of the module, as parametrizations do, and with it that of the compiled one."""
+    """Change the class of the module, as parametrizations do, and with it the class of the compiled module."""
     compiled_of(module).fn.__class__ = kind
     _CLASS.__set__(module, _class_for(kind))
 
@@ -146,7 +146,7 @@ _CLASS: Any = object.__dict__["__class__"]
 
 
 def _forward_for(kind: Any) -> Callable[..., Any]:
-    """``forward`` without the module's hooks, compiled where it is called."""
+    """Return a ``forward`` without the module's hooks, compiled on its first call."""
 
     @functools.wraps(kind.forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a compiled function says about itself: its report, its metrics, and which entry would serve a call."""
+"""The reports of a compiled function: its entries, its metrics, and which entry would serve a call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from symshape.user_code import name_of
 
 
 class Reports:
-    """The part of :class:`symshape.Compiled` that only looks."""
+    """The read-only part of :class:`symshape.Compiled`."""
 
     fn: Callable[..., Any]
     _cache: EntryCache
@@ -39,7 +39,7 @@ class Reports:
     _trace_ms: float
 
     def stats(self) -> Stats:
-        """Counters and times so far."""
+        """Return counters and times so far."""
         eager = self._eager
         return Stats(
             calls=self._cache.clock,
@@ -60,28 +60,28 @@ class Reports:
         )
 
     def _hits(self) -> int:
-        """Calls that an entry served that was there; less than 0 while calls end that began before a ``reset``."""
+        """Return how many calls an existing entry served; negative while calls end that began before a ``reset``."""
         itself = self._eager.fallbacks + self._eager.untraced + self._plain.calls
         return self._cache.clock - self._traces - itself
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries, oldest first."""
+        """Return the entries, oldest first."""
         return self._cache.entries
 
     def explain_fallback(self) -> str:
-        """Which calls ran the function itself: for each reason its line, its calls, and how often it was tried."""
+        """Return which calls ran eagerly: for each reason its line, its calls, and how often tracing was tried."""
         return self._eager.explain(self._cache.clock, self._eager.lines())
 
     def traffic(self, entry: int | None = None) -> Traffic:
-        """Which sizes came how often, for :func:`symshape.plan` and ``plan.regret``: those of the calls of an entry.
+        """Return how often each size came in an entry's calls, for :func:`symshape.plan` and ``plan.regret``.
 
-        Calls that an earlier entry with fixed sizes served count where this one would have served them.  At most 8,192
+        Calls that an earlier entry with fixed sizes served count if this one would have served them.  At most 8,192
         different sizes are counted for an entry, the rarest are forgotten; calls of several threads at once may be
-        lost.  Calls that the function itself serves (``Options.plain_calls``) are not counted.
+        lost.  Calls that run eagerly (``Options.plain_calls``) are not counted.
 
         Args:
-            entry: its number; the entry with most symbols, then with most calls, if not given.
+            entry: the number of the entry; if not given, the entry with most symbols, then with most calls.
 
         Raises:
             InputError: there is no such entry, it has no symbols, or it has served no call.
@@ -96,16 +96,16 @@ class Reports:
         return traffic_of(self.entries, entry)
 
     def report(self, peaks: DevicePeaks | None = None) -> str:
-        """For each entry what it serves, its guards and what runs it; if padded, its buckets; then the budget.
+        """Return a report: for each entry its calls, guards and runner; if padded, its buckets; then the budget.
 
-        With a device's ``peaks`` the roofline, too.  In notebooks, and on the page of :func:`symshape.explore`, all of
-        it stands in tables.
+        With a device's ``peaks``, also the roofline. In notebooks, and on the page of :func:`symshape.explore`, the
+        report is shown as tables.
         """
         found = report(self._cache.entries, self._graphs, peaks)
         return encodable("\n".join([found, *self._eager.lines(), *self._plain.lines()]))
 
     def metrics(self) -> str:
-        r"""Its counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).
+        r"""Return the function's counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).
 
         >>> import torch, symshape
         >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
@@ -123,7 +123,7 @@ class Reports:
         return prometheus_text(metrics_of(name_of(self.fn), self.stats(), calls, self._graphs.bytes()))
 
     def which(self, *args: Any, **kwargs: Any) -> Which:
-        """Which entry would serve a call, or why none would; nothing runs and nothing is traced.
+        """Return which entry would serve a call, or why none would; nothing runs and nothing is traced.
 
         Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors, as in
         :meth:`symshape.Traced.explain`; all else is then as in the call that each entry was traced for.

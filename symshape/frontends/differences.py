@@ -1,4 +1,4 @@
-"""Why a call does not fit a program: sentences in the caller's words, and the nearest program that a miss came upon."""
+"""The reasons why a call does not fit a program, in the caller's words, and the nearest program of a miss."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def structure_differences(
     changes: Sequence[str] | None = None,
     answered: Mapping[Question, Hashable] | None = None,
 ) -> list[str]:
-    """How a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
+    """Return how a call's structure differs from the traced one: tree, dtypes, devices, constants, modes, module state.
 
-    ``modes`` are torch's modes at the time of the call, ``changes`` what had changed in the program's state by then,
-    ``answered`` what the call answers to the program's questions; they are the present ones if not given.
+    ``modes`` are torch's modes at the time of the call, ``changes`` the changes in the program's state by then,
+    ``answered`` the call's answers to the program's questions. Each defaults to the present one.
     """
     modes = modes_now() if modes is None else modes
     changes = program.state.changes() if changes is None else changes
@@ -52,7 +52,7 @@ def structure_differences(
 
 
 def _nesting(call: Call, example: Call) -> str:
-    """How the arguments of a call nest differently, in a sentence."""
+    """Return how the arguments of a call nest differently, in a sentence."""
     new = [path for path in call.paths if path not in example.paths]
     gone = [path for path in example.paths if path not in call.paths]
     if new and gone:
@@ -69,7 +69,7 @@ def _key_text(key: LeafKey) -> str:
 
 
 def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, ...]) -> list[str]:
-    """One sentence for each violated guard (of ``program.slot_guards()``), in the caller's names."""
+    """Return one sentence for each violated guard (of ``program.slot_guards()``), in the caller's names."""
     slots = slot_names(len(values))
     sources = {name: slot.source for name, slot in zip(slots, program.slots, strict=True)}
     found = []
@@ -87,7 +87,7 @@ def violation_sentences(program: Program, guards: GuardSet, values: tuple[int, .
 
 
 GUARDS, STATE, ARGUMENTS, NESTING = range(4)
-"""What keeps an entry from serving a call, from the nearest to the farthest: a failed guard, changed state …"""
+"""The kinds of reasons why an entry does not serve a call, the nearest first: a failed guard, changed state …"""
 
 
 def _distance(example: Call, modes: Modes, miss: Miss, differences: Sequence[str]) -> int:
@@ -103,17 +103,17 @@ def _distance(example: Call, modes: Modes, miss: Miss, differences: Sequence[str
 
 @attrs.define(eq=False)
 class Miss:
-    """What a miss looked like: enough to explain it later.
+    """The record of a miss, with all that is needed to explain it later.
 
     Attributes:
-        function: the name of what was called.
+        function: the name of the called function.
         call: the call, without its tensors.
         values: its integers.
         modes: torch's modes then.
-        entries: what answers each entry of that time (none, once an object that it was traced for has died), with
-            what had changed in the state that it was traced in.
-        answers: what the call answered to what programs asked of their arguments.
-        why_gone: why the last entry before it left, where there was none.
+        entries: for each entry of that time, a function that returns it (None once an object that it was traced for has
+            died), with the changes in the state that it was traced in.
+        answers: the call's answers to the programs' questions about their arguments.
+        why_gone: why the last entry before it was evicted, where there was none.
     """
 
     function: str
@@ -128,8 +128,8 @@ class Miss:
     def explain(self) -> str:
         """Return why the call was traced: what kept the nearest entry from serving it, in one sentence.
 
-        An entry of the call's own structure, of which a guard failed, is nearer than any of another structure.  The
-        sentence is made once: entries may leave afterwards.
+        An entry of the call's own structure with a failed guard is nearer than one of another structure.  The
+        sentence is made once: entries may be evicted afterwards.
         """
         self._text = self._text or f"{self.function} was traced again because {self._why()}."
         return self._text
@@ -146,7 +146,7 @@ class Miss:
             rank = (distance, len(reasons), -entry.number)
             if reasons and (best is None or rank < best[:3]):
                 best = (*rank, reasons)
-        if best is None:  # state that changes while it is looked at, by another thread
+        if best is None:  # another thread changes the state meanwhile
             return "state that it reads had changed"
         _, count, number, reasons = best
         more = f" (and {count - 1} more)" if count > 1 else ""
@@ -162,7 +162,7 @@ class Miss:
 def miss_of(
     function: str, call: Call, values: tuple[int, ...], cache: EntryCache, questions: Sequence[Question]
 ) -> Miss | None:
-    """What can be said of a miss only now: the state changes; None for the first trace."""
+    """Return the record of a miss, made before the state changes; None for the first trace."""
     if not cache.entries and not cache.why_gone:
         return None
     changes = {id(branch): tuple(branch.state.changes()) for branch in cache.branches}

@@ -1,14 +1,14 @@
-"""``torch.compile(model, backend="symshape")``: programs of the graphs that Dynamo finds.
+"""The backend of ``torch.compile(model, backend="symshape")``: programs of the graphs that Dynamo finds.
 
-A graph that asks no gradients is traced as it is (:mod:`symshape.tracing.from_dynamo`), without AOTAutograd, which
-takes most of the time of a first call.  Where no program can be made so and nothing would be recorded, on the CPU, a
-graph runs as Dynamo made it.  AOTAutograd serves elsewhere, for the graphs and calls about which it is known to be
-right (:mod:`symshape.frontends.dynamo_aot`), and gradients while that is not slower
+A graph that needs no gradients is traced directly (:mod:`symshape.tracing.from_dynamo`), without AOTAutograd, which
+takes most of the time of a first call. On the CPU a graph runs as Dynamo made it where no such program can be made and
+nothing would be recorded. Elsewhere AOTAutograd serves, for the graphs and calls about which it is known to be right
+(:mod:`symshape.frontends.dynamo_aot`), and for gradients while that is not slower
 (:mod:`symshape.frontends.dynamo_training`).
 
-Dynamo keeps one entry with symbolic sizes where sizes change; each of its graphs becomes one program of ours, for all
-sizes that Dynamo's guards let through.  We only look at *which* sizes are symbolic and never at their values, so no
-guard of ours becomes one of Dynamo's.  (Private names of torch used here were checked on 2.11 to 2.13.)
+Dynamo keeps one entry with symbolic sizes where sizes change. Each of its graphs becomes one program of ours, for all
+sizes that Dynamo's guards let through. We only look at *which* sizes are symbolic and never at their values, so no
+guard of ours becomes one of Dynamo's. (Private names of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MODES: Mapping[str | None, RunnerName] = {
     "max-autotune": "inductor",
     "max-autotune-no-cudagraphs": "inductor",
 }
-_DIRECTLY = ("cpu", "cuda")  # where the graphs that Dynamo makes were compared with eager
+_DIRECTLY = ("cpu", "cuda")  # device types on which Dynamo's graphs were compared with eager
 
 
 def symshape_backend(
@@ -59,16 +59,16 @@ def symshape_backend(
     mode: str | None = None,
     options: Options | Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Compiles one graph of Dynamo's.
+    """Compile one graph of Dynamo's.
 
     Args:
         gm: the graph.
         example_inputs: its inputs, fake; sizes may be ``torch.SymInt``.
-        mode: torch.compile's; ``reduce-overhead`` asks for CUDA graphs, ``max-autotune`` for Inductor.
+        mode: torch.compile's mode; ``reduce-overhead`` asks for CUDA graphs, ``max-autotune`` for Inductor.
         options: a :class:`symshape.Options`, or a dictionary of its fields, of ``runner`` (wins over ``mode``) and of
-            ``fullgraph`` (as in :func:`symshape.compile`; torch.compile keeps its own to itself).
+            ``fullgraph`` (as in :func:`symshape.compile`; torch.compile does not pass its own on).
 
-    A graph that cannot be taken over, or that AOTAutograd cannot take apart, runs as it is.
+    A graph that symshape cannot compile, or that AOTAutograd cannot decompose, runs as Dynamo made it.
 
     Raises:
         InputError: an unknown mode or option.
@@ -96,7 +96,7 @@ def symshape_backend(
         if reason:
             raise UnsupportedError(f"AOTAutograd may be wrong about the graph: {reason}")
         return _by_aot_autograd(gm, example_inputs, words.origin, given, (runner, fullgraph, chosen), plain)
-    except Exception as error:  # whatever AOTAutograd may raise: the graph as it is can still run
+    except Exception as error:  # whatever AOTAutograd may raise: Dynamo's graph can still run
         _let_go(error)
         if fullgraph or isinstance(error, (TorchDynamoException, RunnerError)) or interrupt_in(error) is not None:
             raise
@@ -113,7 +113,7 @@ def _eagerly(gm: torch.fx.GraphModule, why: Exception) -> Callable[..., Any]:
 def _as_dynamo_made_it(
     gm: torch.fx.GraphModule, origin: Origin, given: Sequence[str], chosen: Options, reason: str
 ) -> Callable[..., Any]:
-    """Return what runs a graph as Dynamo made it, since nothing of it would be recorded, or for this reason."""
+    """Return a runner of the graph as Dynamo made it, for this reason or because nothing of it would be recorded."""
     trains = torch.is_grad_enabled() and any(each.requires_grad for each in _tensors(gm))
     because = reason or ("torch's own backward is faster" if trains else "no program is made of it")
     made = DynamoGraph(
@@ -136,7 +136,7 @@ def _refused(
     error: UnsupportedError,
     fullgraph: bool = False,
 ) -> Callable[..., Any]:
-    """Return what runs a graph as it is and says why; with ``fullgraph`` each call raises that."""
+    """Return a function that runs a graph eagerly and reports why; with ``fullgraph`` each call raises the reason."""
     if fullgraph:
 
         def fails(*args: Any) -> Any:
@@ -149,7 +149,7 @@ def _refused(
 
 
 _Settings = tuple[RunnerName, bool, Options]
-"""The runner, whether all of a graph has to be taken over, and the options."""
+"""The runner, whether the whole graph must be compiled, and the options."""
 
 
 def _by_aot_autograd(
@@ -160,14 +160,14 @@ def _by_aot_autograd(
     settings: _Settings,
     plain: bool,
 ) -> Callable[..., Any]:
-    """Return what AOTAutograd makes of a graph; calls about which that may be wrong run the graph as Dynamo made it.
+    """Return AOTAutograd's version of a graph; a call for which that may be wrong runs the graph as Dynamo made it.
 
     Args:
         gm: the graph.
         example_inputs: its inputs.
         origin: where it comes from.
         given: its arguments' names, for people.
-        settings: how it is to be run.
+        settings: the runner, ``fullgraph`` and the options.
         plain: whether the graph as Dynamo made it may serve where it is faster.
     """
     runner, fullgraph, chosen = settings
@@ -190,7 +190,7 @@ def _by_aot_autograd(
 def _taken_apart(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], origin: Origin, given: Sequence[str], settings: _Settings
 ) -> tuple[Callable[..., Any], list[DynamoGraph]]:
-    """Return what AOTAutograd, or Inductor behind it, makes of a graph, and its parts: a later backward joins them."""
+    """Return AOTAutograd's (or Inductor's) version of a graph, and its parts; a later backward is added to them."""
     runner, fullgraph, chosen = settings
     parts: list[DynamoGraph] = []
 
@@ -206,7 +206,7 @@ def _taken_apart(
         def compiled(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             context = TracingContext.try_get()
             if part == "backward" and context is not None and context.fw_metadata is not None:
-                context.fw_metadata.bw_donated_idxs = []  # nothing that forward kept is written to: it may be kept on
+                context.fw_metadata.bw_donated_idxs = []  # saved tensors are not reused: a user may hold them
             return make(part, graph).boxed()
 
         return compiled
@@ -227,7 +227,7 @@ def _taken_apart(
 
 
 def _under_hooks(gm: torch.fx.GraphModule, forward: DynamoGraph) -> Callable[..., Any]:
-    """Return what runs a graph as Dynamo made it, and counts that for its forward."""
+    """Return a function that runs a graph as Dynamo made it, and counts that for its forward."""
     run = as_it_came(gm)
 
     def serve(*args: Any) -> Any:
@@ -239,13 +239,13 @@ def _under_hooks(gm: torch.fx.GraphModule, forward: DynamoGraph) -> Callable[...
 
 
 def _tensors(gm: torch.fx.GraphModule) -> list[torch.Tensor]:
-    """The arguments of a graph that are tensors, as Dynamo knows them."""
+    """Return the arguments of a graph that are tensors, as Dynamo knows them."""
     known = (node.meta.get("example_value") for node in gm.graph.nodes if node.op == "placeholder")
     return [each for each in known if isinstance(each, torch.Tensor)]
 
 
 def _on_cuda(gm: torch.fx.GraphModule) -> bool:
-    """Return whether calls of a graph can be recorded: an argument lies on a CUDA device."""
+    """Return whether calls of a graph can be recorded: an argument is on a CUDA device."""
     return any(each.device.type == "cuda" for each in _tensors(gm))
 
 
@@ -257,7 +257,7 @@ def _without_gradients(
     fullgraph: bool,
     chosen: Options,
 ) -> DynamoGraph | None:
-    """A graph that asks no gradients in our hands as Dynamo made it; None where AOTAutograd has to take it apart."""
+    """Return a graph without gradients as a program, traced directly; None where AOTAutograd has to decompose it."""
     tensors = _tensors(gm)
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         return None
@@ -267,12 +267,12 @@ def _without_gradients(
     demanded: list[Guard] = []
     try:
         made = [retraced(gm, origin.name, given, demanded)]
-    except Exception as error:  # whatever it is: AOTAutograd sees fake tensors and no Python, and may do
+    except Exception as error:  # any error: AOTAutograd traces fake tensors without Python code, and may succeed
         if interrupt_in(error) is not None:
             raise
         return None
     if runner not in ("auto", "eager") and any(node.bindings for node in made[0][0].graph.nodes):
-        return None  # no other runner reads numbers; AOTAutograd has Dynamo fix those that it can do without
+        return None  # no other runner reads numbers; AOTAutograd has Dynamo fix some of them
 
     def take(module: torch.fx.GraphModule, name: str, paths: Sequence[str]) -> tuple[Program, Run]:
         if made:
@@ -284,19 +284,19 @@ def _without_gradients(
 
 
 def reset() -> None:
-    """Forgets every program of every graph compiled through this backend; ``torch._dynamo.reset()`` calls it."""
+    """Forget every program of every graph compiled through this backend; ``torch._dynamo.reset()`` calls it."""
     for graph in list(alive):
         graph.reset()
-        alive.discard(graph)  # one that is called yet, a backward that was waiting, comes back
+        alive.discard(graph)  # a graph that is still called, such as a waiting backward, comes back
 
 
 symshape_backend.reset = reset  # type: ignore[attr-defined]
 
 
 def _let_go(error: BaseException) -> None:
-    """Lets go of what the frames that an error passed hold: a mode that they entered is left when its guard goes.
+    """Release the frames that an error passed: a mode entered there ends when its guard object goes.
 
-    (Else inference mode stays on as long as somebody has the error, and torch fails in whatever runs next.)
+    (Else inference mode stays on while the error lives, and torch fails in whatever runs next.)
     """
     seen: set[int] = set()
     each: BaseException | None = error
@@ -323,7 +323,7 @@ def _settings(mode: str | None, options: Options | Mapping[str, Any] | None) -> 
 
 
 def _paths(graph: torch.fx.GraphModule, given: Sequence[str]) -> list[str]:
-    """The arguments of a graph of AOTAutograd's in the user's words, each different from the others."""
+    """Return the arguments of a graph of AOTAutograd's in the user's words, each name once."""
     paths: list[str] = []
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     backward = any(node.name.startswith("tangents") for node in placeholders)

@@ -1,8 +1,8 @@
-"""Where AOTAutograd is right about a graph of Dynamo's: reasons against a graph, and against a call.
+"""The limits of AOTAutograd: reasons why it may be wrong about a graph of Dynamo's, or about a call.
 
-AOTAutograd traces a graph once more, makes every write functional, drops what nothing reads, and calls decompositions
-in Python in place of torch's kernels.  Each of the four can differ from eager.  A graph with such a doubt runs as
-Dynamo made it.
+AOTAutograd traces a graph once more, makes every write functional, drops calls whose result is unused, and calls
+decompositions in Python in place of torch's kernels. Each of the four can differ from eager. A graph with such a doubt
+runs as Dynamo made it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _AS_TORCHS = frozenset(
         "aten::cudnn_batch_norm",
     }
 )
-"""Ops whose decomposition in Python calls the kernels that torch's own code calls, and raises its errors."""
+"""Ops whose decomposition in Python calls the same kernels as torch's own code, and raises the same errors."""
 _IN_PLACE = frozenset(
     getattr(operator, name)
     for name in (
@@ -49,7 +49,7 @@ _IN_PLACE = frozenset(
     )
 )
 _CHECKED_BY_EAGER_ONLY = frozenset({"one_hot"})
-"""Functions whose kernel in C++ looks at the values of real tensors, and raises no error for fake ones."""
+"""Functions whose kernel in C++ checks the values of real tensors, and raises no error for fake ones."""
 _CANNOT_FAIL = frozenset(
     {
         *(operator.getitem, operator.add, operator.sub, operator.mul, operator.truediv, operator.neg),
@@ -59,17 +59,17 @@ _CANNOT_FAIL = frozenset(
         *(torch.unsqueeze, torch.transpose, torch.where),
     }
 )
-"""Functions that raise nothing but errors of shapes and dtypes, which Dynamo meets first."""
+"""Functions that raise only errors of shapes and dtypes, which Dynamo meets first."""
 _METHODS_THAT_CANNOT_FAIL = frozenset(
     {"size", "stride", "dim", "to", "float", "bool", "long", "t", "transpose", "unsqueeze", "expand", "new_zeros"}
 )
 
 
 class KernelsOfTorch:
-    """Decompositions in Python that are set aside while AOTAutograd traces a graph.
+    """Decompositions in Python that are disabled while AOTAutograd traces a graph.
 
-    Torch's kernels in C++ serve in their place, as they do in eager.  Where sizes are symbolic these would fix the
-    sizes, so an op with such a decomposition is refused there.  Other threads see torch's own tables all the time.
+    Torch's kernels in C++ serve in their place, as in eager. Those kernels would fix symbolic sizes, so an op with such
+    a decomposition is refused where sizes are symbolic. Other threads see torch's own tables all the time.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class KernelsOfTorch:
 
     @contextmanager
     def __call__(self, symbolic: bool) -> Iterator[None]:
-        """Set the decompositions aside for the current thread.
+        """Disable the decompositions for the current thread.
 
         Args:
             symbolic: whether sizes of the graph are symbolic: a call of such an op raises ``UnsupportedError``.
@@ -100,14 +100,14 @@ class KernelsOfTorch:
                     self._put_back()
 
     def _replace(self) -> None:
-        """Give each op with a decomposition tables that answer each thread apart."""
+        """Give each op with a decomposition tables whose answers depend on the thread."""
         self._tables = [(op, op.py_kernels, op._dispatch_cache) for op in _decomposed()]
         for op, kernels, _ in self._tables:
             op._dispatch_cache = _Uncached()
             op.py_kernels = _KernelsByThread(op, kernels, self._asking)
 
     def _put_back(self) -> None:
-        """Give each op its own tables again, with what was registered meanwhile."""
+        """Restore each op's own tables, with everything that was registered meanwhile."""
         for op, kernels, cache in self._tables:
             kernels.update(op.py_kernels)
             op.py_kernels = kernels
@@ -123,16 +123,16 @@ class _Asking(threading.local):
 
 
 class _Uncached(dict[Any, Any]):
-    """The cache of an op's dispatch that keeps nothing, because what is dispatched to depends on the thread."""
+    """An op's dispatch cache that stores nothing, because the dispatch depends on the thread."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
 
 class _KernelsByThread(dict[Any, Any]):
-    """The kernels in Python of an op: without its decompositions for a thread that has set them aside.
+    """The Python kernels of an op, without its decompositions in a thread that has disabled them.
 
-    Torch's dispatcher asks by ``in``, ``get`` and ``[]`` alone.
+    Torch's dispatcher uses only ``in``, ``get`` and ``[]``.
     """
 
     def __init__(self, op: OpOverload, kernels: Mapping[Any, Callable[..., Any]], asking: _Asking) -> None:
@@ -164,7 +164,7 @@ kernels_of_torch = KernelsOfTorch()
 
 
 def _decomposed() -> list[OpOverload]:
-    """The ops with such a decomposition: Python knows each op for which it has one."""
+    """Return the ops with such a decomposition, found in Python's table of ops."""
     packets = [each for each in vars(torch.ops.aten).values() if isinstance(each, OpOverloadPacket)]
     overloads = [each for packet in packets for each in vars(packet).values() if isinstance(each, OpOverload)]
     return [op for op in overloads if op.name() not in _AS_TORCHS and any(key in op.py_kernels for key in _DECOMPOSED)]
@@ -173,7 +173,7 @@ def _decomposed() -> list[OpOverload]:
 def is_straight(module: torch.fx.GraphModule) -> bool:
     """Return whether a graph calls torch's functions only, so that it costs no more than the user's program.
 
-    Higher-order ops and the transforms of ``torch.func`` are slower as Dynamo has them than decomposed.
+    Higher-order ops and transforms of ``torch.func`` run slower in Dynamo's graph than decomposed.
     """
     targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
     held = [getattr(module, str(node.target), None) for node in module.graph.nodes if node.op == "get_attr"]
@@ -191,7 +191,7 @@ def doubt(module: torch.fx.GraphModule, *, dead: bool = True) -> str:
 
     Args:
         module: the graph.
-        dead: whether it counts that errors of calls that nothing reads are lost.
+        dead: whether lost errors of calls with unused results count.
     """
     nodes = list(module.graph.nodes)
     writes = [(node, found) for node in nodes for found in written_by(node)]
@@ -218,7 +218,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """The nodes whose tensors a call writes to, as far as its name, its schema or its arguments say."""
+    """Return the nodes whose tensors a call writes to, as far as its name, its schema or its arguments tell."""
     if node.op not in ("call_function", "call_method"):
         return []
     found: list[Any] = []
@@ -265,7 +265,7 @@ def _may_overlap(node: torch.fx.Node, target: torch.fx.Node) -> bool:
 
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors lie in one storage, as far as torch says so."""
+    """Return whether two tensors share a storage; True where torch cannot tell."""
     try:
         return bool(_inside(one).untyped_storage()._cdata == _inside(other).untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):  # no storage
@@ -273,14 +273,14 @@ def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _inside(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that ``torch.func``'s transforms have wrapped."""
+    """Return the tensor that ``torch.func``'s transforms have wrapped."""
     while functorch.is_wrapped(tensor):
         tensor = functorch.unwrapped(tensor)
     return tensor
 
 
 def _dead(nodes: Sequence[torch.fx.Node], writing: set[torch.fx.Node]) -> Iterator[torch.fx.Node]:
-    """The calls that nothing needs and that may raise an error."""
+    """Yield the calls whose results are unused and that may raise an error."""
     needed: set[torch.fx.Node] = set()
     for node in reversed(nodes):
         if node.op == "output" or node in writing or node in needed:
@@ -298,7 +298,7 @@ def written(arguments: int) -> Sequence[int]:
     """Return the positions of the arguments that the graph writes to, which AOTAutograd has just traced.
 
     Args:
-        arguments: how many there are; all of them count as written where AOTAutograd's notes do not fit.
+        arguments: their number; all of them count as written where AOTAutograd's metadata do not fit.
     """
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
@@ -309,15 +309,15 @@ def written(arguments: int) -> Sequence[int]:
 
 
 class ProvenCalls:
-    """Calls what AOTAutograd made of a graph, or, where that may be wrong about a call, the graph as Dynamo made it.
+    """A dispatcher of calls to AOTAutograd's version of a graph or, where that may be wrong, to Dynamo's graph.
 
-    Calls under saved-tensor hooks run Dynamo's graph.  A checkpoint compares what forward saves with what is saved when
-    it computes forward again, and by then another graph, or another way to run it, may serve.
+    Calls under saved-tensor hooks run Dynamo's graph. A checkpoint compares the tensors that forward saves with those
+    of its recomputation, and by then another graph, or another runner, may serve.
 
     Args:
-        compiled: runs what AOTAutograd made.
-        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks; None: they are calls like others.
-        refused: makes what runs the graph as Dynamo made it, and says so, for calls whose arguments overlap.
+        compiled: runs AOTAutograd's version.
+        plainly: runs the graph as Dynamo made it, for calls under saved-tensor hooks; None: hooks make no difference.
+        refused: returns a function that runs the graph as Dynamo made it, and warns, for overlapping arguments.
         positions: the arguments that the graph writes to.
     """
 
@@ -333,7 +333,7 @@ class ProvenCalls:
         self._positions = frozenset(positions)
 
     def serve(self, *args: Any) -> Any:
-        """The graph's results."""
+        """Return the graph's results."""
         if self._positions and _share_written(args, self._positions):
             if self._refused is None:
                 self._refused = self._make_refused()

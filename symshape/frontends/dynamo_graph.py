@@ -1,4 +1,4 @@
-"""One graph that Dynamo and AOTAutograd made, as the torch.compile backend runs it."""
+"""One graph made by Dynamo and AOTAutograd, as the torch.compile backend runs it."""
 
 from __future__ import annotations
 
@@ -44,23 +44,26 @@ _REMEDY = (
     'torch.compile(fn, backend="symshape", options={"fullgraph": True}) raises instead.'
 )
 Boxed = Callable[[list[Any]], Any]
-"""Takes the arguments as a list, which it may empty."""
+"""A function that takes the arguments as a list, which it may empty."""
 
 
 Take = Callable[[torch.fx.GraphModule, str, Sequence[str]], tuple[Program, Run]]
-"""Makes a program of a graph, its name and its arguments' names, and what runs it on a list that it empties."""
+"""A function that makes a program of a graph, its name and its arguments' names; returns it with its runner.
+
+The runner takes a list, which it empties.
+"""
 
 
 @attrs.frozen
 class Origin:
-    """Which part of which function a graph is of, in the user's words.
+    """The origin of a graph in the user's words: the function, and the part of it.
 
     Attributes:
         function: the function's name.
         place: its file and line.
         number: Dynamo's number for the compilation (``0/1``: the first function, its second graph).
         part: ``forward``, ``backward`` or ``inference``.
-        reason: why Dynamo made it, after another one.
+        reason: why Dynamo compiled the function again.
     """
 
     function: str
@@ -71,30 +74,30 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """The function and the part."""
+        """Return the function and the part."""
         return f"{self.function} ({self.part})" if self.part else self.function
 
     def line(self) -> str:
-        """The place with its source text; empty where it is not known."""
+        """Return the place with its source text; empty where it is not known."""
         file, _, line = self.place.rpartition(":")
         return str(origin_of((file, int(line), self.function))) if file else ""
 
 
 class DynamoGraph:
-    """The graph taken over as a program of ours and run, or, where that cannot be, run as it is.
+    """A graph of Dynamo's with the program that serves its calls; without a program the graph itself runs.
 
-    Dynamo's guards hold whatever was assumed of the sizes, so there is at most one program, and a call looks nothing
-    up: it reads the symbols' values off its arguments.  A graph that was refused on its way to us is never taken over,
-    nor is one that is to run as Dynamo made it.
+    Dynamo's guards state everything that was assumed of the sizes, so there is at most one program. A call looks
+    nothing up: it reads the symbols' values off its arguments. A graph that was refused earlier gets no program, and
+    neither does one that is to run as Dynamo made it.
 
     Args:
         plain_because: why every call runs the graph as Dynamo made it; empty: a program is made of it.
-        demanded: what Dynamo's guards do not say and ops of the program demand, filled by ``take``: a call for which it
-            does not hold runs the graph as it is, to raise what eager raises.
+        demanded: conditions of the program's ops that Dynamo's guards do not imply, filled by ``take``: a call that
+            fails one runs the graph eagerly, to raise what eager raises.
 
     Attributes:
         origin: where the graph comes from.
-        calls: calls so far, but for those in ``plain``.
+        calls: calls so far, without those in ``plain``.
         plain: calls that ran the graph as Dynamo made it, instead of AOTAutograd's (``dynamo_training.py``).
         plain_because: why they do.
         number: how many were made before, in this process.
@@ -141,7 +144,7 @@ class DynamoGraph:
             self._take_over()
 
     def boxed(self) -> Boxed:
-        """The function that serves calls; it keeps this object alive."""
+        """Return the function that serves calls on a list; it keeps this object alive."""
 
         def serve(args: list[Any]) -> Any:
             self.calls += 1
@@ -151,7 +154,7 @@ class DynamoGraph:
         return serve
 
     def plainly(self) -> Callable[..., Any]:
-        """The same for arguments as they are."""
+        """Return the function that serves calls on separate arguments; it keeps this object alive."""
 
         def serve(*args: Any) -> Any:
             self.calls += 1
@@ -160,7 +163,7 @@ class DynamoGraph:
         return serve
 
     def as_dynamo_made_it(self) -> Callable[..., Any]:
-        """Return what calls the graph as Dynamo made it."""
+        """Return a function that calls the graph as Dynamo made it."""
         run = as_it_came(self._module)
 
         def serve(*args: Any) -> Any:
@@ -170,12 +173,12 @@ class DynamoGraph:
         return serve
 
     def __call__(self, *args: Any) -> Any:
-        """The graph's results."""
+        """Return the graph's results."""
         return self.plainly()(*args)
 
     # -- ways to serve a call
     def _first(self, args: list[Any]) -> Any:
-        """The first call since everything was forgotten."""
+        """Serve the first call since the program was forgotten: make the program first."""
         alive.add(self)
         self._take_over()
         return self._serve(args)
@@ -186,7 +189,7 @@ class DynamoGraph:
         return lambda args: self._eager.run(refusal, self._itself, tuple(args), {})
 
     def _refused_by_op(self, args: list[Any]) -> Any:
-        """A call whose sizes an op of the program refuses: the graph runs as it is, to raise what eager raises."""
+        """Run the graph eagerly for a call whose sizes an op of the program refuses, to raise what eager raises."""
         assert self._entry is not None
         program, values = self._entry.program, self._read(args)
         known = dict(zip(program.positions, values, strict=True))
@@ -197,7 +200,7 @@ class DynamoGraph:
         return self._eager.run(refusal, self._itself, tuple(args), {})
 
     def _verified(self, args: list[Any]) -> Any:
-        """Like :meth:`_plainly`, but a sample of the calls is held against the graph as it is."""
+        """Serve a call with verification: a sample of the calls is compared with the eager graph."""
         assert self._verifier is not None
         if self._check is not None and not self._check(self._read(args)):
             return self._refused_by_op(args)
@@ -207,7 +210,7 @@ class DynamoGraph:
         return entry.run(leaves, values)
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
-        """The program, taken over anew if it has been discarded, the integers of a call, and its leaves."""
+        """Return the program (made again if it was discarded), the integers of a call, and its leaves."""
         if self._entry is None:
             self._take_over()
         assert self._entry is not None
@@ -215,7 +218,7 @@ class DynamoGraph:
 
     # -- the program
     def _take_over(self) -> None:
-        """Makes a program of the graph, or finds why none can be made.
+        """Make a program of the graph, or record why none can be made.
 
         Raises:
             UnsupportedError: none can be made, and ``fullgraph`` was asked for.
@@ -226,7 +229,7 @@ class DynamoGraph:
             return
         try:
             program, boxed = self._take(self._module, self.origin.name, self._paths)
-        except Exception as error:  # whatever is wrong: the graph as it is can still run
+        except Exception as error:  # any error: Dynamo's graph can still run
             if self._fullgraph:
                 raise
             self._serve = self._as_it_is(error, time.perf_counter() - start)
@@ -244,7 +247,7 @@ class DynamoGraph:
         events.emit(events.Traced(self.origin.name, len(program.graph.nodes), 0, program.milliseconds))
 
     def run_by(self, name: str, runner: Runner, serve: Boxed) -> None:
-        """Has another runner serve the program from now on; ``serve`` is its quickest way."""
+        """Let another runner serve the program from now on; ``serve`` is its quickest function."""
         if self._entry is None:
             self._serve = serve
             return
@@ -260,16 +263,16 @@ class DynamoGraph:
     # -- looking at it
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The program, where there is one."""
+        """Return the program as an entry, where there is one."""
         return () if self._entry is None else (self._entry,)
 
     @property
     def op_by_op(self) -> bool:
-        """Whether its program is there, and no call of it is recorded or compiled."""
+        """Return whether the program exists and runs op by op, neither recorded nor compiled."""
         return self._entry is not None and self._entry.runner_name == "eager"
 
     def stats(self) -> Stats:
-        """Counters and times so far."""
+        """Return counters and times so far."""
         fallbacks = self._eager.fallbacks
         return Stats(
             calls=self.calls + self.plain,
@@ -304,12 +307,12 @@ class DynamoGraph:
         return self._eager.explain(self.calls)
 
     def explain_plain(self) -> str:
-        """Which calls ran the graph as Dynamo made it, and why; empty if none did."""
+        """Return which calls ran the graph as Dynamo made it, and why; empty if none did."""
         told = f"{self.plain} of {self.calls + self.plain} calls ran the graph as Dynamo made it"
         return f"{told}: {self.plain_because} (Options.plain_calls)" if self.plain else ""
 
     def reset(self) -> None:
-        """Forgets the program and its CUDA graphs; the next call takes the graph over anew."""
+        """Forget the program and its CUDA graphs; the next call makes the program again."""
         entry, self._entry, self._serve = self._entry, None, self._first
         if entry is not None:
             entry.runner.release()
@@ -321,12 +324,12 @@ class DynamoGraph:
 
 
 def _options_for(part: str, options: Options) -> Options:
-    """What is kept for a backward must outlive the next call, and so must what a backward answers: never lent."""
+    """Return options without lent outputs, except for inference: saved tensors and gradients outlive the next call."""
     return options if part == "inference" else attrs.evolve(options, outputs="copy")
 
 
 def as_it_came(module: torch.fx.GraphModule) -> Callable[..., Any]:
-    """Return what runs a graph of Dynamo's, past torch function modes of the user's, which Dynamo has applied."""
+    """Return a runner of Dynamo's graph outside the user's torch function modes, which Dynamo has applied already."""
     forward = _forward(module)
 
     def run(*args: Any) -> Any:
@@ -336,7 +339,7 @@ def as_it_came(module: torch.fx.GraphModule) -> Callable[..., Any]:
 
 
 def _itself(module: torch.fx.GraphModule, name: str) -> Callable[..., list[Any]]:
-    """The graph as it is, under a name for people."""
+    """Return a function that runs the graph eagerly, under a name for people."""
     forward = _forward(module)
 
     def run(*args: Any) -> list[Any]:
@@ -357,7 +360,7 @@ def _nothing(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _check_of(program: Program, demanded: Sequence[Guard]) -> Callable[[Sequence[int]], bool] | None:
-    """What asks the integers of a call; None where there is nothing to ask."""
+    """Return a function that checks the integers of a call; None where there are no conditions."""
     if not demanded:
         return None
     names = list(program.positions)
@@ -371,14 +374,14 @@ def _generated(
     check: Callable[[Sequence[int]], bool] | None = None,
     otherwise: Boxed | None = None,
 ) -> tuple[Callable[[Sequence[Any]], tuple[int, ...]], Boxed]:
-    """What reads a call's integers, and what runs it with them: straight-line code, one frame a call.
+    """Return a function that reads a call's integers, and one that runs the call with them: straight-line code.
 
-    Where ``check`` does not hold for them, ``otherwise`` serves the call.
+    For integers that fail ``check``, ``otherwise`` serves the call.
     """
     values = "".join(f"{_reading(source, paths)}, " for source in sources)
     asked = "" if check is None else "    if not check(values):\n        return otherwise(args)\n"
     source = (
-        f"def read(args):\n    return ({values})\n\n"  # positions and numbers only: no text of the user's
+        f"def read(args):\n    return ({values})\n\n"  # positions and numbers only: no text from the user
         f"def serve(args):\n    values = ({values})\n{asked}    return run(args, values)\n"
     )
     namespace: dict[str, Any] = {"run": run, "check": check, "otherwise": otherwise}

@@ -1,6 +1,6 @@
-"""Graphs of Dynamo's compiled by Inductor: its own decompositions, partition and code, one artefact for all sizes.
+"""Dynamo's graphs compiled by Inductor: its own decompositions, partition and code, one artefact for all sizes.
 
-A graph that Inductor cannot compile runs op by op.  (Private names of torch used here were checked on 2.11 to 2.13.)
+A graph that Inductor cannot compile runs op by op. (Private names of torch used here were checked on 2.11 to 2.13.)
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from symshape.errors import UnsupportedError
 from symshape.frontends.dynamo_graph import DynamoGraph
 
 Make = Callable[[str, torch.fx.GraphModule], DynamoGraph]
-"""``make(part, graph)``: a graph in our hands."""
+"""A function that makes the ``DynamoGraph`` of a part: ``make(part, graph)``."""
 
 
 class InductorCode:
-    """Inductor's code for one graph."""
+    """The runner of Inductor's code for one graph."""
 
     def __init__(self, code: Callable[[list[Any]], Any]) -> None:
         self._code = code
 
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
-        """The flat outputs of one call."""
+        """Return the flat outputs of one call."""
         return list(self._code(list(leaves)))
 
     def release(self) -> None:
-        """What is compiled belongs to torch."""
+        """Do nothing: the compiled code belongs to torch."""
 
     def describe(self) -> str:
-        """It has nothing to tell but its name."""
+        """Return the runner's name."""
         return "inductor"
 
 
 def check_names(code: Any) -> None:
-    """Of what Inductor compiled: it fails in the middle of a call where its Python code reads a name of nothing.
+    """Check that Inductor's Python code for a graph reads no undefined global name, which would fail in a call.
 
-    (A size of a tensor that a graph does not get, for example, where arguments overlap.)
+    (For example, a size of a tensor that a graph does not get, where arguments overlap.)
 
     Raises:
-        UnsupportedError: it would.
+        UnsupportedError: it reads one.
     """
     call = getattr(code, "current_callable", None)
     function = getattr(call, "__func__", call)
@@ -64,9 +64,9 @@ def _globals_read(code: CodeType) -> Iterator[str]:
 
 
 def compiled_by_inductor(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], make: Make) -> Callable[..., Any]:
-    """What Inductor makes of a graph of Dynamo's, each part of it in our hands.
+    """Return Inductor's version of a graph of Dynamo's; each part of it is a ``DynamoGraph``.
 
-    Random numbers come from eager's kernels: Inductor's own draw others from the same seed.
+    Random numbers come from eager's kernels: Inductor's own kernels draw other numbers from the same seed.
     """
     from symshape.torch_internals.inductor import compile_fx, compile_fx_inner
 

@@ -1,4 +1,4 @@
-"""What Dynamo compiles, in the user's words: of which function a graph is, why it was made, what its arguments are.
+"""Names of what Dynamo compiles, in the user's words: a graph's function, why it was compiled, its arguments.
 
 (Private names of torch used here were checked on 2.11 to 2.13.)
 """
@@ -24,8 +24,11 @@ from symshape.torch_internals.dynamo import wrapping
 from symshape.user_code import location_in, name_of, origin_of
 
 _WRAPPING = wrapping
-"""Torch puts a function of its own (``args``, ``kwargs``, ``fn``) around modules and functions that are not the
-user's: ``nn.Sequential``, what ``torch.no_grad()`` decorates, ``functools.partial``."""
+"""The file of torch's wrapping function (``args``, ``kwargs``, ``fn``).
+
+Torch wraps it around modules and functions that are not the user's: ``nn.Sequential``, functions decorated by
+``torch.no_grad()``, ``functools.partial``.
+"""
 
 
 @attrs.frozen
@@ -34,21 +37,21 @@ class Names:
 
     Attributes:
         origin: the function, and why it is compiled.
-        wrapped: what torch put a function of its own around; None where there is none.
+        wrapped: the object that torch wrapped in a function of its own; None where there is none.
     """
 
     origin: Origin
     wrapped: Any = None
 
     def argument(self, node: torch.fx.Node) -> str:
-        """An argument of a graph of Dynamo's, as the user would write it."""
+        """Return the name of an argument of Dynamo's graph, as the user would write it."""
         source = getattr(node.meta.get("grapharg"), "source", None)
         name = getattr(source, "name", node.name)
         return in_user_words(str(name() if callable(name) else name), self.wrapped)
 
 
 def names() -> Names:
-    """The words for what Dynamo hands over now."""
+    """Return the words for the function that Dynamo compiles now."""
     number = CompileContext.current_compile_id()
     shown = "" if number is None else str(number)
     code, wrapped = _in_hand()
@@ -64,7 +67,7 @@ def names() -> Names:
 
 
 def refused_by_torch(error: Exception) -> UnsupportedError:
-    """What AOTAutograd raised: the first sentence of it and the user's line, without what FX adds of the graph."""
+    """Return AOTAutograd's error as a refusal: its first sentence and the user's line, without FX's text."""
     reason, _, rest = str(error).partition("\n\nWhile executing ")
     reason = re.split(r"\.\s", " ".join(reason.split()))[0]
     location = location_in(rest)
@@ -73,7 +76,7 @@ def refused_by_torch(error: Exception) -> UnsupportedError:
 
 
 def _in_hand() -> tuple[CodeType | None, Any]:
-    """The code that Dynamo is compiling, None where this torch does it otherwise; and what it is wrapped around."""
+    """Return the code that Dynamo is compiling (None if this torch differs), and the object that it wraps."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_locals.get("code") if frame.f_code.co_name == "_compile" else None
@@ -85,7 +88,7 @@ def _in_hand() -> tuple[CodeType | None, Any]:
 
 
 def _wrapped_name(fn: Any) -> tuple[str, str]:
-    """The name of what torch wrapped, and its file and line."""
+    """Return the name of the object that torch wrapped, and its file and line."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     forward = getattr(fn, "forward", None) if isinstance(fn, torch.nn.Module) else None
@@ -97,10 +100,10 @@ def _wrapped_name(fn: Any) -> tuple[str, str]:
 
 
 def _reason(wrapped: Any) -> str:
-    """Why Dynamo compiles a function once more; empty for the first time."""
+    """Return why Dynamo compiles a function again; empty for the first time."""
     try:
         metrics = torch._dynamo.utils.get_metrics_context()._metrics
-    except AttributeError:  # this torch keeps it elsewhere: the report goes without
+    except AttributeError:  # this torch stores it elsewhere: the report omits it
         return ""
     reason = str(metrics.get("recompile_reason") or "").partition("  #")[0]
     reason = in_user_words(re.sub(r"^\d+/\d+: ", "", reason), wrapped)
@@ -108,7 +111,7 @@ def _reason(wrapped: Any) -> str:
 
 
 def in_user_words(text: str, wrapped: Any = None) -> str:
-    """Dynamo's names of places as the user would write them: ``L['x'].size()[0]`` is ``x.size(0)``.
+    """Return Dynamo's names of places as the user would write them: ``L['x'].size()[0]`` is ``x.size(0)``.
 
     Where torch wrapped a function, ``args[0]`` is its first argument and ``fn`` is ``self``.
     """
@@ -132,7 +135,7 @@ def in_user_words(text: str, wrapped: Any = None) -> str:
 
 
 def _parameters(fn: Any) -> tuple[Sequence[str], str, frozenset[str]]:
-    """The positional arguments by name, the name of ``*args``, and what may be given by name."""
+    """Return the positional arguments by name, the name of ``*args``, and the arguments that can be given by name."""
     called: Callable[..., Any] = fn.forward if isinstance(fn, torch.nn.Module) else fn
     try:
         parameters = inspect.signature(called).parameters.values()

@@ -1,7 +1,7 @@
-"""Which arguments of a graph of Dynamo's each of its results depends on, and gradients that eager does not make.
+"""The arguments that each result of a graph of Dynamo's depends on, to drop gradients that eager does not make.
 
-AOTAutograd's backward takes zeros for the gradient of a result that the user's loss does not use.  Arguments on which
-such results alone depend get gradients of zeros, where eager leaves ``None``, which optimizers skip.
+AOTAutograd's backward takes zeros for the gradient of a result that the user's loss does not use. Arguments on which
+only such results depend get gradients of zeros, where eager leaves ``None``, which optimizers skip.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Reached = Sequence[frozenset[int]]
 
 
 def reached(module: torch.fx.GraphModule) -> Reached | None:
-    """Return for each result the tensors among the arguments, by number, to which a gradient may come from it.
+    """Return for each result the tensors among the arguments, by number, that its gradient may reach.
 
-    None: it is the same for all results that require gradients, so that there is nothing to tell apart.
+    None: the same arguments for all results that require gradients, so that no gradient need be dropped.
     """
     known: dict[torch.fx.Node, frozenset[int]] = {}
-    stored: dict[int, frozenset[int]] = {}  # by storage: what was written there
+    stored: dict[int, frozenset[int]] = {}  # by storage: the arguments that were written into it
     number = 0
     for node in module.graph.nodes:
         value = node.meta.get("example_value")
@@ -50,24 +50,24 @@ def reached(module: torch.fx.GraphModule) -> Reached | None:
 
 
 def _storages(node: torch.fx.Node) -> list[int]:
-    """The storages of what a node makes."""
+    """Return the storages of a node's results."""
     found = []
     for each in pytree.tree_leaves(node.meta.get("example_value")):
         if isinstance(each, torch.Tensor):
             try:
                 found.append(each.untyped_storage()._cdata)
-            except (RuntimeError, NotImplementedError):  # no storage of its own: whatever was written may be in it
+            except (RuntimeError, NotImplementedError):  # no storage of its own: it may share any
                 found.append(-1)
     return found
 
 
 def _stored(node: torch.fx.Node, stored: dict[int, frozenset[int]]) -> frozenset[int]:
-    """What was written to the storages of what a node makes."""
+    """Return the arguments that were written into the storages of a node's results."""
     return frozenset[int]().union(*(stored.get(each, frozenset()) for each in _storages(node)))
 
 
 def without_zeros(compiled: Callable[..., Any], results: Reached) -> Callable[..., Any]:
-    """Return what calls AOTAutograd's forward, whose backward then makes no gradient that eager does not make."""
+    """Return a function that calls AOTAutograd's forward, whose backward then makes only the gradients of eager."""
 
     def serve(*args: Any) -> Any:
         made = compiled(*args)
@@ -89,7 +89,7 @@ def without_zeros(compiled: Callable[..., Any], results: Reached) -> Callable[..
 
 
 def _output_of(tensor: torch.Tensor) -> tuple[Any, int] | None:
-    """AOTAutograd's node, and which of its outputs a result is, or is a view of."""
+    """Return AOTAutograd's autograd node, and which of its outputs a result is, or is a view of."""
     node, output = tensor.grad_fn, tensor.output_nr
     while node is not None and "CompiledFunction" not in node.name():
         if not node.next_functions:

@@ -1,12 +1,12 @@
-"""A graph of Dynamo's that asks for gradients: AOTAutograd's forward and backward of it, or the graph as it came.
+"""A graph of Dynamo's that needs gradients: AOTAutograd's forward and backward of it, or Dynamo's own graph.
 
-AOTAutograd decomposes such a graph, so that forward and backward can be recorded as CUDA graphs, padded or not.  That
-costs: a Python function of autograd's around both, and a backward that Python runs where torch's own engine would.
-Where nothing of the two is recorded the graph as Dynamo made it is faster, and serves after a few steps.  Where
-something is, steps are timed both ways once the recording has come to rest, and the faster way serves.  (On the CPU
-nothing is recorded, and AOTAutograd is not asked: see :mod:`symshape.frontends.dynamo`.)
+AOTAutograd decomposes such a graph, so that forward and backward can be recorded as CUDA graphs, padded or not. That
+costs an ``autograd.Function`` around both, and a backward that Python runs in place of torch's engine. Where neither is
+recorded, Dynamo's graph is faster, and serves after a few steps. Where one is recorded, steps are timed both ways once
+the recording has settled, and the faster way serves. (On the CPU nothing is recorded, and AOTAutograd is not asked: see
+:mod:`symshape.frontends.dynamo`.)
 
-Calls under saved-tensor hooks, a checkpoint's among them, run the graph as Dynamo made it from the first one on
+Calls under saved-tensor hooks, such as a checkpoint's, run Dynamo's graph from the first one on
 (:class:`symshape.frontends.dynamo_aot.ProvenCalls`).
 """
 
@@ -25,19 +25,19 @@ from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict,
 
 __all__ = ["TrainingGraph"]
 
-_FEW = EVERY // 8  # graphs recorded in EVERY calls: recording has come to rest
-_CALLS_OF_A_TRIAL = 16 * PAIRS  # at most, those included that do not count
+_FEW = EVERY // 8  # graphs recorded in EVERY calls: recording has settled
+_CALLS_OF_A_TRIAL = 16 * PAIRS  # at most, including calls that do not count
 _PATIENCE = 2
-"""How often a trial waits for as many calls as it times, since graphs were recorded meanwhile."""
+"""The number of waits, EVERY calls each, after which a trial starts though graphs are still being recorded."""
 
 
 class TrainingGraph:
-    """Calls AOTAutograd's forward of a graph, or the graph as Dynamo made it where that is faster.
+    """A dispatcher of calls to AOTAutograd's forward of a graph, or to Dynamo's graph where that is faster.
 
     Args:
         module: the graph as Dynamo made it.
-        compiled: AOTAutograd's forward of it; it brings its backward along.
-        parts: what ``compiled`` consists of; a backward that is made later joins them.
+        compiled: AOTAutograd's forward of it, whose results have its backward.
+        parts: the graphs of ``compiled``; a backward made later is added to them.
 
     Attributes:
         calls: calls of all of them.
@@ -51,16 +51,16 @@ class TrainingGraph:
     ) -> None:
         self._module, self._compiled, self._parts = as_it_came(module), compiled, parts
         self._wanted = is_straight(module)
-        self._plainly: DynamoGraph | None = None  # the forward, while the graph as it came serves
+        self._plainly: DynamoGraph | None = None  # the forward, while Dynamo's graph serves
         self._left, self._rest = EVERY, REST
         self._recorded, self._waited = 0, 0
         self._steps: _Steps | None = None
         self.verdict: Verdict | None = None
 
     def serve(self, *args: Any) -> Any:
-        """The graph's results."""
+        """Return the graph's results."""
         forward = self._plainly
-        if forward is not None and not forward.entries:  # all was forgotten
+        if forward is not None and not forward.entries:  # the program was forgotten
             self._plainly, self._steps, self._left = None, None, EVERY
         TrainingGraph.calls += 1
         self._left -= 1
@@ -73,7 +73,7 @@ class TrainingGraph:
         return self._module(*args)
 
     def _decide(self, args: Sequence[Any]) -> None:
-        """Which way this call and those after it go."""
+        """Choose the way that this call and those after it run."""
         parts = {each.origin.part: each for each in self._parts}
         self._left = EVERY
         if not self._wanted or parts.keys() != {"forward", "backward"} or not all(each.entries for each in self._parts):
@@ -82,19 +82,19 @@ class TrainingGraph:
             self._plainly = parts["forward"]
             self._plainly.plain_because = "nothing of forward and backward is recorded"
         elif is_capturing():
-            self._steps = None  # nobody may wait for the device
+            self._steps = None  # a capture must not wait for the device
         elif self._steps is not None or self._has_come_to_rest():
             self._step(args, parts["forward"])
 
     def _has_come_to_rest(self) -> bool:
-        """Whether few graphs were recorded meanwhile, or it has been waited for long enough."""
+        """Return whether few graphs were recorded since the last time, or enough time has passed."""
         recorded = sum(each.stats().cuda_graphs for each in self._parts)
         self._recorded, before = recorded, self._recorded
         self._waited += 1
         return recorded - before <= _FEW or self._waited > _PATIENCE
 
     def _step(self, args: Sequence[Any], forward: DynamoGraph) -> None:
-        """One call of a trial: it goes one way or the other, and ends the step before it."""
+        """Begin a trial step on one of the two ways, which ends the step before it; at the end choose the faster."""
         steps = self._steps = self._steps or _Steps()
         steps.begin(args, TrainingGraph.calls)
         if not steps.over:
@@ -110,13 +110,13 @@ class TrainingGraph:
 
 
 class _Steps:
-    """What steps take, each from one call of the graph to the next: forward, loss, backward, and what the user does.
+    """The times of steps, each from one call of the graph to the next: forward, loss, backward, and the user's code.
 
-    Graphs of other sizes may serve steps in between, which says nothing of this one, and graphs of other parts of the
-    same model are called in each step: what counts are the intervals with the fewest calls of others in them.
+    Graphs of other sizes may serve steps in between, which says nothing of this one. Graphs of other parts of the same
+    model are called in each step. So only the intervals with the fewest other calls in them count.
 
     Attributes:
-        times: of those that are over.
+        times: the times of finished steps.
         plainly: whether the step that was begun last runs the graph as Dynamo made it.
     """
 
@@ -128,15 +128,15 @@ class _Steps:
 
     @property
     def over(self) -> bool:
-        """Whether enough were timed, or it took too long."""
+        """Return whether enough steps were timed, or the trial took too many calls."""
         return self.times.over or self._left <= 0
 
     def begin(self, args: Sequence[Any], call: int) -> None:
-        """A step begins, so the one before it is over; waits for what the device has to do.
+        """Begin a step, which ends the one before it; wait for the device first.
 
         Args:
             args: the graph's arguments.
-            call: how many calls there were, of all graphs.
+            call: the number of calls so far, of all graphs.
         """
         _wait(args)
         now = time.perf_counter()
@@ -152,6 +152,6 @@ class _Steps:
 
 
 def _wait(args: Sequence[Any]) -> None:
-    """For what the devices of these arguments have to do."""
+    """Wait for the devices of these arguments."""
     for device in {each.device for each in args if isinstance(each, torch.Tensor) and each.is_cuda}:
         torch.cuda.current_stream(device).synchronize()

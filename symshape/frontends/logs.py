@@ -1,7 +1,7 @@
 """Events as log records, by topic: ``SYMSHAPE_LOGS=recompiles,fallbacks python train.py``, or :func:`set_logs`.
 
 Each record goes to the logger ``symshape.TOPIC`` and carries the event as data (``record.symshape``, a dictionary), so
-that a handler of the program's own can store it; the word ``json`` among the topics prints it so.
+that a handler of the program's own can store it; the word ``json`` among the topics prints JSON.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Json(logging.Formatter):
 
 
 class _State:
-    """What is switched on now."""
+    """The logging state that is active now."""
 
     unsubscribe: Callable[[], None] | None = None
     handler: logging.Handler | None = None
@@ -66,14 +66,14 @@ class _State:
 
 
 def set_logs(*topics: str, json: bool = False) -> None:
-    """Logs the events of these topics from now on, and of no others; without topics, none.
+    """Log the events of these topics from now on, and of no others; without topics, none.
 
     Records go to Python's loggers ``symshape.TOPIC``: to their handlers if the program has some, else to stderr.
 
     Args:
         *topics: ``recompiles``, ``guards``, ``captures``, ``purchases``, ``fallbacks``,
             ``store``, or ``all``.
-        json: what goes to stderr is one JSON object a line.
+        json: write one JSON object a line to stderr.
 
     Raises:
         InputError: there is no such topic.
@@ -136,7 +136,7 @@ def _log(event: events.Event) -> None:
 
 
 def set_logs_from_environment() -> None:
-    """What importing the package does where ``SYMSHAPE_LOGS`` is set; a wrong topic is a warning, not an error."""
+    """Turn on the logs that ``SYMSHAPE_LOGS`` names, when the package is imported; a wrong topic is a warning."""
     words = [word.strip() for word in os.environ.get(VARIABLE, "").split(",") if word.strip()]
     if not words:
         return

@@ -1,4 +1,4 @@
-"""How long the quick look-up of a warm call takes: measured now and then."""
+"""The time that the quick look-up of a warm call takes, measured now and then."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SAMPLES = 512
 
 
 class LookUps:
-    """The last samples of one compiled function, in µs."""
+    """The last look-up times of one compiled function, in µs."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=_SAMPLES)
 
     def time(self, cache: EntryCache, layout: Layout, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Looks a call up for its time alone; nothing is noted where the memo does not know it."""
-        for _ in range(3):  # the first warms the caches of the machine
+        """Time the look-up of a call; record nothing where the call cache does not know the call."""
+        for _ in range(3):  # the first warms the machine's caches
             start = time.perf_counter()
             leaves = layout.quick(args, kwargs)
             if cache.find_exact(cache.makers[len(leaves)](leaves, kwargs)) is None:
@@ -29,10 +29,10 @@ class LookUps:
         self._times.append(elapsed)
 
     def median(self) -> float | None:
-        """The median; None before the first sample."""
+        """Return the median in µs; None before the first sample."""
         times = sorted(self._times)
         return times[len(times) // 2] if times else None
 
     def clear(self) -> None:
-        """Forgets the samples."""
+        """Forget the samples."""
         self._times.clear()

@@ -1,4 +1,4 @@
-"""The counters of compiled functions in Prometheus' text format, for whatever serves them: no server of ours.
+"""The counters of compiled functions in Prometheus' text format, for any server: there is no server of ours.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text, version 0.0.4).
 """
@@ -12,7 +12,7 @@ import attrs
 from symshape.frontends.stats import Stats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""What a server says that it serves."""
+"""The content type for a server's response."""
 
 _COUNTERS = {
     "calls": "Calls of the function.",
@@ -42,9 +42,9 @@ class Metric:
     """One metric with its samples.
 
     Attributes:
-        name: with the prefix of the package; a counter's ends in ``_total``.
+        name: its name, with the prefix of the package; a counter's ends in ``_total``.
         kind: counter or gauge.
-        help: what it counts, in a sentence.
+        help: its description, in a sentence.
         samples: the values.
     """
 
@@ -55,12 +55,12 @@ class Metric:
 
 
 def metrics_of(function: str, stats: Stats, calls: Mapping[int, int], graph_bytes: int) -> list[Metric]:
-    """The metrics of one compiled function.
+    """Return the metrics of one compiled function.
 
     Args:
         function: its name, the label of all samples.
         stats: its counters.
-        calls: how many calls each entry that is there now has served, by its number.
+        calls: how many calls each present entry has served, by its number.
         graph_bytes: bytes that its graphs and buckets hold.
     """
 
@@ -82,7 +82,7 @@ def metrics_of(function: str, stats: Stats, calls: Mapping[int, int], graph_byte
 
 
 def prometheus_text(metrics: Iterable[Metric]) -> str:
-    """Metrics in the text format; metrics of one name (of several functions) are put together.
+    """Return metrics in the text format; metrics of one name (of several functions) are merged.
 
     >>> entries = Metric("symshape_entries", "gauge", "Entries.", [Sample({"function": "f"}, 2)])
     >>> print(prometheus_text([entries]), end="")

@@ -1,4 +1,4 @@
-"""Entries as people's profilers show them: named ranges with operations and bytes, made only while one is recording.
+"""Entries in profilers: named ranges with operations and bytes, made only while a profiler is recording.
 
 ``torch.profiler`` and ``emit_nvtx`` get a ``record_function`` for each call of an entry, Triton's Proton a scope with
 ``flops`` and ``bytes`` (its viewer then shows rates), Nsight Systems an NVTX range.  The figures are those of the cost
@@ -43,11 +43,11 @@ class _Never:
 
 
 other: _Flags = _Never()
-"""Whether a profiler other than torch's is recording; asked at every call, so it is an attribute and no function."""
+"""The flags of a profiler other than torch's: ``profiling_on`` is read at every call, so it is an attribute."""
 
 
 def refresh() -> None:
-    """Looks for profilers that were imported meanwhile, or that this process was started under."""
+    """Look for profilers that were imported meanwhile, or that this process was started under."""
     global other
     if os.environ.get("NSYS_PROFILING_SESSION_ID"):
         other = _Always()
@@ -58,14 +58,14 @@ def refresh() -> None:
 
 
 class Annotator:
-    """Puts a call of an entry in named ranges."""
+    """An annotator that puts the calls of entries in named ranges."""
 
     def __init__(self, function: str) -> None:
         self._function = function
         self._figures: weakref.WeakKeyDictionary[Program, _Figures] = weakref.WeakKeyDictionary()
 
     def run(self, entry: Entry, leaves: Sequence[Any], values: tuple[int, ...]) -> list[Any]:
-        """The flat outputs of a call, run in the ranges of the profilers that are recording."""
+        """Return the flat outputs of a call, run in the ranges of the profilers that are recording."""
         figures = self._figures.get(entry.program)
         if figures is None:
             figures = self._figures[entry.program] = _Figures(entry.program)
@@ -73,13 +73,13 @@ class Annotator:
             return entry.run(leaves, values)
 
     def run_of(self, entry: Entry) -> Run:
-        """What runs an entry's calls now: :meth:`run` while a profiler is recording."""
+        """Return the function that runs an entry's calls now: :meth:`run` while a profiler is recording."""
         profiling = torch_profiler._is_profiler_enabled or other.profiling_on
         return functools.partial(self.run, entry) if profiling else entry.run
 
 
 class _Figures:
-    """What calls of a program cost, by their integers."""
+    """The cost of a program's calls, by their integers."""
 
     def __init__(self, program: Program) -> None:
         self._places = program.positions
@@ -90,7 +90,7 @@ class _Figures:
             self._cost = None
 
     def at(self, values: tuple[int, ...]) -> dict[str, int]:
-        """Operations and bytes; nothing where a formula needs what only the run tells."""
+        """Return operations and bytes; empty where a formula needs a size that only the run determines."""
         found = self._known.get(values)
         if found is None:
             if len(self._known) >= _MOST_SIZES:

@@ -1,4 +1,4 @@
-"""A trace, and what a compiled function keeps, in words: guards, entries, buckets, who uses them, their waste."""
+"""A trace and a compiled function's cache in words: guards, entries, buckets, their use, their waste."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["DevicePeaks", "report", "traced_report"]
 
 
 def traced_report(program: Program) -> str:
-    """A program as text: its symbols, inputs, outputs and guards as tables, its costs as formulas, and what pads."""
+    """Return a program as text: tables of symbols, inputs, outputs and guards, cost formulas, and padding."""
     numbers = (len(program.graph.nodes), "ops"), (len(program.symbols), "symbols"), (len(program.guards), "guards")
     parts = [f"{program.name}: {', '.join(f'{number} {what}' for number, what in numbers)}"]
     tables = (symbols_table(program), inputs_table(program), outputs_table(program), guards_table(program))
@@ -43,7 +43,7 @@ def _costs_of(program: Program) -> Iterator[str]:
 
 
 def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | None = None) -> str:
-    """For each entry what runs it; where it is padded, its buckets and what came of each symbol; then the budget.
+    """Return for each entry its runner; if padded, its buckets and each symbol's padding; then the budget.
 
     With the ``peaks`` of a device, also the least time of each entry on it, and what replays achieve of that.
     """
@@ -63,7 +63,7 @@ def report(entries: Sequence[Entry], store: GraphStore, peaks: DevicePeaks | Non
 
 
 def _serves(entry: Entry, differ: bool) -> Iterator[str]:
-    """What an entry was traced for, its guards in the caller's words, and its modes where those of entries differ."""
+    """Yield the inputs of an entry, its guards in the caller's words, and its modes where entries differ in them."""
     program = entry.program
     for each in program.graph.inputs:
         yield f"{each.path}: {describe_spec(each.value.spec)}"
@@ -80,7 +80,7 @@ def _budget(store: GraphStore) -> str:
 
 
 def _served(served: ServingRecord) -> Iterator[str]:
-    """What serves a part of an entry: a piece below its name, a whole program without one."""
+    """Yield the report of a part of an entry: a piece below its name, a whole program without a name."""
     if served.reasons:
         yield f"{served.part} runs as it is:"
     elif served.part:
@@ -92,7 +92,7 @@ def _served(served: ServingRecord) -> Iterator[str]:
 
 
 def _bucket(bucket: BucketRecord) -> str:
-    """A bucket: its sizes, its calls and their waste, how often it was captured, what it takes."""
+    """Return a line on a bucket: its sizes, its calls and their waste, its captures, its memory."""
     told = "" if bucket.calls is None else f"{bucket.calls} calls, "
     told += "" if bucket.waste is None else f"{bucket.waste:.0%} waste, "
     captured = f"captured {bucket.captures} times (last {bucket.milliseconds:.1f} ms), {bucket.memory}"

@@ -14,11 +14,11 @@ __all__ = ["most_general", "traffic_of"]
 
 
 def traffic_of(entries: Sequence[Entry], number: int | None = None) -> Traffic:
-    """The calls that an entry served, or could have served when an earlier one with fixed sizes did, by its symbols.
+    """Return the sizes of an entry's calls: those it served, or could have served when an earlier entry did.
 
     Args:
-        entries: those of a compiled function.
-        number: of the entry; the one with most symbols, then with most calls, if not given.
+        entries: the entries of a compiled function.
+        number: the number of the entry; if not given, the one with most symbols, then with most calls.
 
     Raises:
         InputError: there is no such entry, it has no symbols, or it has served no call.
@@ -45,7 +45,7 @@ def traffic_of(entries: Sequence[Entry], number: int | None = None) -> Traffic:
 
 
 def most_general(entries: Sequence[Entry]) -> Entry:
-    """The entry with most symbols, of those the one with most calls.
+    """Return the entry with most symbols, and among those the one with most calls.
 
     Raises:
         InputError: there is none.

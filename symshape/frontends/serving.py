@@ -1,4 +1,4 @@
-"""What serves the calls of an entry: its buckets with their figures, and what came of each symbol."""
+"""The serving records of an entry: its buckets with their figures, and the padding of each symbol."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MOST_SIZES = 1024
 
 
 class Costs:
-    """What calls of an entry cost at their sizes and at capacities.
+    """The costs of an entry's calls, at their sizes and at capacities.
 
     Args:
         entry: the entry.
-        peaks: of the device, for the roofline.
+        peaks: the device's peaks, for the roofline.
     """
 
     def __init__(self, entry: Entry, peaks: DevicePeaks | None = None) -> None:
@@ -40,20 +40,20 @@ class Costs:
         return {name: values[place] for name, place in self._places.items()}
 
     def attainable(self, entry: Entry) -> Iterator[str]:
-        """The least time of a call at the sizes that came most often."""
+        """Yield the least time of a call at the most frequent sizes."""
         seen = max(list(entry.seen.items()), key=lambda item: item[1].calls, default=None)
         if self._roofline is None or seen is None:
             return
         sizes = self._named(seen[0])
         try:
             found = self._roofline.at(**sizes)
-        except SymShapeError:  # a size that only the run tells
+        except SymShapeError:  # a size that only the run determines
             return
         where = ", ".join(f"{name}={size}" for name, size in sizes.items())
         yield f"on {self._roofline.peaks.name}{' at ' + where if where else ''}: {found}"
 
     def achieved(self, sizes: Mapping[str, int], milliseconds: float) -> str:
-        """What a replay at these capacities achieves of what is attainable there."""
+        """Return which share of the attainable speed a replay at these capacities achieves; empty if not known."""
         if self._roofline is None:
             return ""
         try:
@@ -67,7 +67,7 @@ class Costs:
         return cost.flops or cost.bytes
 
     def waste(self, caps: Mapping[str, int], calls: Mapping[tuple[int, ...], int]) -> float | None:
-        """What goes into padding, as a part of what the calls cost unpadded; None where that is not known."""
+        """Return the cost of padding, relative to the unpadded cost of the calls; None where that is not known."""
         if self._cost is None:
             return None
         often = sorted(calls.items(), key=lambda item: -item[1])[:_MOST_SIZES]
@@ -97,7 +97,7 @@ def serving_of(entry: Entry, costs: Costs | None = None) -> list[ServingRecord]:
 
 
 def _of_entry(entry: Entry, runner: PaddedRunner, costs: Costs) -> tuple[list[BucketRecord], list[str]]:
-    """Each bucket, and what is to be said of the calls that go to none; by the sizes as they are served now."""
+    """Return each bucket, and notes on the calls without one; calls are assigned by the present buckets."""
     served: dict[Bucket | None, dict[tuple[int, ...], int]] = {}
     places = runner.served()
     for values, seen in list(entry.seen.items()):
@@ -113,7 +113,7 @@ def _of_entry(entry: Entry, runner: PaddedRunner, costs: Costs) -> tuple[list[Bu
 
 
 def _of_piece(runner: PaddedRunner) -> list[BucketRecord]:
-    """Each bucket of a piece, whose calls are not counted."""
+    """Return each bucket of a piece, whose calls are not counted."""
     return [_bucket(bucket) for bucket in runner.buckets]
 
 

@@ -12,17 +12,17 @@ class Stats:
     Attributes:
         calls: calls so far.
         traces: programs traced.
-        hits: calls served by an entry that was there.
+        hits: calls served by an existing entry.
         misses: calls that needed a trace.
-        evictions: entries that left because the cache was full.
+        evictions: entries evicted because the cache was full.
         entries: entries now.
         cuda_graphs: CUDA graphs and padded buckets now.
         dispatch_us: median µs of the look-up of a warm hit, sampled at every 256th call; None before the first sample.
         trace_ms: milliseconds spent tracing, in all, refused traces included.
-        fallbacks: calls that ran the function itself, since they could not be traced (or since it raised while traced).
+        fallbacks: calls that ran eagerly, since they could not be traced (or since the function raised while traced).
         refusals: traces that failed: at most a few for each structure of arguments, however many calls fell back.
-        untraced: calls that ran the function itself, since tracing their sizes would not pay (``Options.free_traces``).
-        plain: calls that ran the function itself, since it was measured to be faster or since saved-tensor hooks are
+        untraced: calls that ran eagerly, since tracing their sizes would not pay (``Options.free_traces``).
+        plain: calls that ran eagerly, since that was measured to be faster or since saved-tensor hooks are
             around the call, or that ran Dynamo's own graph (``Options.plain_calls``).
         loaded: programs that came from a store instead of a trace.
         verified: calls that eager ran too and agreed with (``Options.verify``).

@@ -1,4 +1,4 @@
-"""A compiled function whose programs are kept between processes: see :mod:`symshape.store`."""
+"""Compiled functions whose programs are stored between processes: see :mod:`symshape.store`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from symshape.user_code import name_of
 
 
 class Storing(Compiled):
-    """A compiled function that looks for a stored program before it traces, and keeps what it traced."""
+    """A compiled function that looks for a stored program before it traces, and stores what it traced."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -49,14 +49,14 @@ class Storing(Compiled):
             self._keeper.certificates()
         self._capture = self._find_or_trace
         self._waits = False  # a stored program serves the first call, or is traced to be stored
-        self._check = lambda *_: None  # a stored program is for calls that are right
+        self._check = lambda *_: None  # a stored program is for correct calls only
         self._loaded = 0
-        self._layout.foresees = False  # programs that read what changes are not stored
+        self._layout.foresees = False  # programs that read changing values are not stored
 
     def _find_or_trace(
         self, fn: Callable[..., Any], call: Call, wanted: Policies, options: Options, *others: Any, variables: Any
     ) -> Program:
-        """The program for a call: one that was stored, or else a new one, which is kept."""
+        """Return the program for a call: a stored one, or else a new one, which is stored."""
         if variables:  # places that programs write are among the leaves
             reason = f"a program that reads what changes from call to call ({variables[0].name})"
             if options.on_miss == "error":
@@ -98,7 +98,7 @@ class Storing(Compiled):
     def _with_ranks(
         self, ranks: Ranks, call: Call, values: Sequence[int], trace: Callable[[Sequence[Source]], Program]
     ) -> Program:
-        """The program that all ranks compile together."""
+        """Return the program that all ranks compile together."""
         traced: list[Program] = []
 
         def get(sources: Sequence[Source], others: Sequence[Sequence[int]]) -> Program:
@@ -112,7 +112,7 @@ class Storing(Compiled):
         return program
 
     def ensure(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Makes sure that a program serves a call, loaded or else traced and kept; the function does not run.
+        """Make sure that a program serves a call, loaded or else traced and stored; the function does not run.
 
         Raises:
             SymShapeError: there can be none; what tracing raises with ``fullgraph=True``.
@@ -128,17 +128,18 @@ class Storing(Compiled):
             return
 
     def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[CertificateRecord, Certificate]:
-        """Whether the store serves all that was declared: see
-        :meth:`symshape.store.function_entries.FunctionEntries.certify`.
+        """Prove whether the store serves all declared sizes.
+
+        See :meth:`symshape.store.function_entries.FunctionEntries.certify`.
         """
         return self._keeper.certify(call, policies)
 
     def stats(self) -> Stats:
-        """Counters and times so far."""
+        """Return counters and times so far."""
         found = super().stats()
         return attrs.evolve(found, traces=max(0, found.traces - self._loaded), loaded=self._loaded)
 
     def reset(self) -> None:
-        """Forgets all entries of this process; what is stored stays."""
-        self._loaded = 0  # first: these are among the traces, which are never fewer
+        """Forget all entries of this process; stored programs stay."""
+        self._loaded = 0  # first: loaded programs are among the traces, which are never fewer
         super().reset()

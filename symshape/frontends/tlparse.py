@@ -1,4 +1,4 @@
-"""Traced programs as artefacts of ``TORCH_TRACE``, which tlparse shows: the one place with torch's structured log.
+"""Traced programs as artefacts of ``TORCH_TRACE``, which tlparse shows: the only use of torch's structured log.
 
 ``torch._logging.trace_structured`` and ``torch._logging._internal.trace_log`` are private; checked on 2.11 to 2.13.
 Where they are missing, nothing is written.
@@ -17,7 +17,7 @@ from symshape.graph.text import text
 
 
 def recorded(program: Program) -> Program:
-    """The program itself, after its ops and guards were written as artefacts, if somebody collects them."""
+    """Return the program, after writing its ops and guards as artefacts if a handler collects them."""
     log = getattr(torch._logging._internal, "trace_log", None)
     write = getattr(torch._logging, "trace_structured", None)
     if log is not None and write is not None and any(map(_collects, log.handlers)):
@@ -27,9 +27,9 @@ def recorded(program: Program) -> Program:
 
 
 def _collects(handler: Any) -> bool:
-    """Whether a handler keeps what it is given: torch installs one that knows no folder unless ``TORCH_TRACE`` does.
+    """Return whether a handler stores records: torch installs one without a folder unless ``TORCH_TRACE`` names one.
 
-    (It takes itself away when it is first written to, for which the whole graph would have to be put into words.)
+    (That handler removes itself at the first record, for which the whole graph would have to be printed.)
     """
     return getattr(handler, "root_dir", "") is not None or "MAST_HPC_JOB_NAME" in os.environ
 

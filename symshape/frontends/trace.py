@@ -1,4 +1,4 @@
-"""``symshape.trace``: one program, its guards, and what is wrong with a call that does not fit it."""
+"""``symshape.trace``: one program, its guards, and the reasons why a call does not fit it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def trace(
     fn: Callable[..., Any], *args: Any, dynamic: Dynamic = None, options: Options | None = None, **kwargs: Any
 ) -> Traced:
-    """Runs ``fn`` once on symbolic tensors and answers what it did, with the guards under which that stays true.
+    """Run ``fn`` once on symbolic tensors; return the traced program, with the guards under which it is valid.
 
     Args:
         fn: a function or an ``nn.Module``.
@@ -71,7 +71,7 @@ def trace(
 
 
 def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Refuses keyword arguments that ``fn`` does not take, with the nearest name that it does.
+    """Refuse keyword arguments that ``fn`` does not take, and name the nearest one that it takes.
 
     Raises:
         InputError: the argument does not exist.
@@ -103,22 +103,22 @@ class Traced:
 
     @property
     def guards(self) -> GuardSet:
-        """The minimal guards, each with its origin."""
+        """Return the minimal guards, each with its origin."""
         return self.program.guards
 
     @property
     def symbols(self) -> dict[str, Symbol]:
-        """The symbols by name: hint, sources, and where an unbacked one was born."""
+        """Return the symbols by name: hint, sources, and where an unbacked one was born."""
         return dict(self.program.symbols)
 
     @property
     def graph(self) -> Graph:
-        """The traced ops."""
+        """Return the traced ops."""
         return self.program.graph
 
     @property
     def output_specs(self) -> Any:
-        """The result's structure with a ``TensorSpec`` for each tensor; sizes are ints or symbolic."""
+        """Return the result's structure with a ``TensorSpec`` for each tensor; sizes are ints or symbolic."""
         return self.program.output_specs
 
     @property
@@ -128,7 +128,7 @@ class Traced:
         return self._check
 
     def check(self, *args: Any, **kwargs: Any) -> bool:
-        """Whether a call with these arguments may run this program.
+        """Return whether a call with these arguments may run this program.
 
         Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors: see :meth:`explain`.
 
@@ -149,16 +149,16 @@ class Traced:
         return isinstance(found, tuple) and bool(self._compiled_check.check(found))
 
     def _integers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...] | list[str]:
-        """The integers of a call, or how its structure differs from the traced one."""
+        """Return the integers of a call, or how its structure differs from the traced one."""
         call = on_any_device(flatten_call(self._fn, args, kwargs), self.program.call)
         return structure_differences(self.program, call) or values_of(call.leaves, call.keys)
 
     def explain(self, *args: Any, **kwargs: Any) -> list[str]:
-        """One sentence for each reason why a call with these arguments may not run this program; empty if it may.
+        """Return a sentence for each reason why a call with these arguments may not run this program; empty if it may.
 
         Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors: it maps arguments to
-        their sizes (None for one that is left open), integer arguments and symbols to their values.  What it does not
-        name follows from what it names, or is as in the traced call.
+        their sizes (None for an open one), integer arguments and symbols to their values.  A size that is not
+        named follows from the named ones, or is as in the traced call.
 
         Raises:
             InputError: an argument cannot be traced at all, or ``sizes`` names what is not there.
@@ -175,7 +175,7 @@ class Traced:
         return violation_sentences(self.program, self._compiled_check.guard_set, found)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Checks the guards and runs the program.
+        """Check the guards and run the program.
 
         Raises:
             GuardViolation: the arguments are outside the guards.
@@ -197,7 +197,7 @@ class Traced:
         return result_of(unflatten(flat, tree)) if finish is None else finish(flat, call.leaves)
 
     def report(self) -> str:
-        """The trace in words, for terminals and logs: symbols, inputs, outputs, guards, what it costs, what pads.
+        """Return the trace in words, for terminals and logs: symbols, inputs, outputs, guards, costs, padding.
 
         >>> import torch, symshape
         >>> print(symshape.trace(lambda x: x.view(-1, 4) * 2, torch.ones(8)).report().splitlines()[0])
@@ -206,7 +206,7 @@ class Traced:
         return traced_report(self.program)
 
     def padding(self) -> PaddingReport:
-        """For each symbol: which repairs let one program serve a range of its values, or which op refuses, and why.
+        """Return for each symbol the repairs that let one program serve a range of its values, or the op that refuses.
 
         >>> import torch, symshape
         >>> print(symshape.trace(lambda x: x.mean(), torch.ones(5)).padding().symbols["s0"].padded)
@@ -215,20 +215,20 @@ class Traced:
         return padding_of(self.program)
 
     def to_fx(self) -> torch.fx.GraphModule:
-        """The program as an FX graph of ATen ops, sizes computed from the inputs' sizes."""
+        """Return the program as an FX graph of ATen ops, sizes computed from the inputs' sizes."""
         from symshape.graph.to_fx import to_fx
 
         return to_fx(self.program)
 
     def print_readable(self, print_output: bool = True) -> str:
-        """The program as text: one line an op, with shapes and the user's lines; printed unless told otherwise."""
+        """Return the program as text: one line an op, with shapes and the user's lines; print it by default."""
         shown = text(self.program.graph)
         if print_output:
             print(shown)  # noqa: T201 - asked for
         return shown
 
     def cost(self) -> Cost:
-        """Operations, bytes moved and kernels as formulas of the program's sizes.
+        """Return operations, bytes moved and kernels as formulas of the program's sizes.
 
         >>> import torch, symshape
         >>> traced = symshape.trace(lambda a, b: a @ b, torch.ones(3, 4), torch.ones(4, 5), dynamic={"a": {0: "n"}})
@@ -239,10 +239,10 @@ class Traced:
         return Cost.of(self.program)
 
     def peak_memory(self, *, schedule: str = "graph", alignment: int | None = None) -> PeakMemory:
-        """The most memory held at once when the program runs op by op, in bytes, as a formula of its sizes.
+        """Return the peak memory when the program runs op by op, in bytes, as a formula of its sizes.
 
         Args:
-            schedule: ``graph``: tensors are let go after their last use, as symshape runs the program; ``eager``: they
+            schedule: ``graph``: tensors are freed after their last use, as symshape runs the program; ``eager``: they
                 live as long as the program's own variables hold them, as without symshape.
             alignment: allocations are rounded up to a multiple of this, as an allocator does (CUDA's: 512).
 

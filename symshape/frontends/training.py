@@ -1,4 +1,4 @@
-"""``symshape.trace_training``: forward, loss and backward as one program, and the memory of a step of training."""
+"""``symshape.trace_training``: forward, loss and backward as one program, and the memory of a training step."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Loss = Callable[[Any], torch.Tensor]
 
 
 class TracedTraining(Traced):
-    """A traced step of training: the loss and the gradients of the parameters, with what the optimizer keeps.
+    """A traced training step: the loss and the gradients of the parameters, with the optimizer's state.
 
     Attributes:
-        optimizer: whose state and step the memory has; None for none.
-        accumulated: gradients are kept from one step to the next, and added to.
+        optimizer: the optimizer whose state and step count in the memory; None for none.
+        accumulated: gradients stay from one step to the next, and are added to.
     """
 
     def __init__(self, traced: Traced, optimizer: Optimizer | None, accumulated: bool) -> None:
@@ -34,13 +34,13 @@ class TracedTraining(Traced):
         self.accumulated = accumulated
 
     def peak_memory(self, *, schedule: str = "eager", alignment: int | None = None) -> PeakMemory:
-        """The most memory held at once by a step of training, in bytes, as a formula of its sizes.
+        """Return the peak memory of a training step, in bytes, as a formula of its sizes.
 
-        Parameters, inputs, what forward keeps for backward, gradients, the optimizer's state, and what its step needs.
+        It counts parameters, inputs, tensors saved for backward, gradients, the optimizer's state and its step.
 
         Args:
             schedule: ``eager``: tensors live as long as the step's own variables and autograd hold them; ``graph``:
-                they are let go after their last use, as a compiled step does.
+                they are freed after their last use, as a compiled step does.
             alignment: allocations are rounded up to a multiple of this, as an allocator does (CUDA's: 512).
 
         Raises:
@@ -63,22 +63,22 @@ def trace_training(
     options: Options | None = None,
     **kwargs: Any,
 ) -> TracedTraining:
-    """Traces a step of training: forward, loss and backward; nothing is computed, and no gradient is written.
+    """Trace a training step: forward, loss and backward; nothing is computed, and no gradient is written.
 
     Args:
         fn: a module, or a function that runs one.
         *args: an example call.
-        loss: makes the loss of the result.  Without it the result is the loss, or has it as ``.loss``.
-        optimizer: an optimizer, or what makes one of a list of parameters (such as ``torch.optim.AdamW``); its state
+        loss: computes the loss from the result.  Without it the result is the loss, or has it as ``.loss``.
+        optimizer: an optimizer, or a function that makes one (such as ``torch.optim.AdamW``); its state
             and its step count in the memory.
-        parameters: whose gradients are made.  Without them the optimizer's, or the module's that require gradients.
+        parameters: the tensors to differentiate.  Without them the optimizer's, or the module's that require gradients.
         accumulated: whether gradients stay from one step to the next (gradient accumulation), instead of being set to
             None.
         dynamic: as for :func:`symshape.trace`.
         options: as for :func:`symshape.trace`.
         **kwargs: the example call's keyword arguments.
 
-    The optimizer's step is taken as what follows in the same function, while its variables are still there.
+    The optimizer's step counts as code that follows in the same function, while that function's variables live.
 
     Raises:
         InputError: there is no loss or no parameter, or as :func:`symshape.trace` says; so do its other errors.
@@ -106,9 +106,10 @@ def trace_training(
 def _parameters(
     fn: Callable[..., Any], optimizer: Any, parameters: Iterable[torch.Tensor] | None
 ) -> list[torch.Tensor]:
-    """The tensors whose gradients are made, each once.
+    """Return the tensors whose gradients are made, each once.
 
-    Raises: InputError if there is none.
+    Raises:
+        InputError: there is none.
     """
     if parameters is not None:
         given: Iterable[torch.Tensor] = parameters
@@ -126,7 +127,7 @@ def _parameters(
 
 
 def _step(fn: Callable[..., Any], loss: Loss | None, parameters: list[torch.Tensor]) -> Callable[..., Any]:
-    """The step as a function that is called as ``fn`` is; its name and parameters are those of ``fn``."""
+    """Return the step as a function with the name and parameters of ``fn``."""
 
     def step(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         result = fn(*args, **kwargs)

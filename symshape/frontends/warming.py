@@ -1,4 +1,4 @@
-"""Buckets made before they are needed, kernels compiled beside calls: ``Compiled.warm_up`` and ``.settle``."""
+"""Buckets made before calls need them, kernels compiled beside calls: ``Compiled.warm_up`` and ``.settle``."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ __all__ = ["WarmUp", "Warming", "warm_up"]
 
 @attrs.frozen
 class WarmUp:
-    """What was made before it was needed.
+    """The result of a warm-up: the buckets that were made before calls needed them.
 
     Attributes:
-        made: for each entry and each of the sizes what came of it, in the order in which it was tried.
+        made: the number of an entry and the outcome for one tuple of sizes, in the order in which they were tried.
     """
 
     made: tuple[tuple[int, Warmed], ...]
 
     @property
     def graphs(self) -> int:
-        """How many buckets are ready."""
+        """Return how many buckets are ready."""
         return sum(each.ready for _, each in self.made)
 
     @property
     def milliseconds(self) -> float:
-        """How long it took."""
+        """Return the time that the warm-up took, in ms."""
         return sum(each.milliseconds for _, each in self.made)
 
     @property
     def bytes(self) -> int:
-        """The bytes that it took."""
+        """Return the bytes that the buckets take."""
         return sum(each.bytes for _, each in self.made)
 
     @property
     def failures(self) -> tuple[Warmed, ...]:
-        """What could not be made."""
+        """Return the outcomes of buckets that could not be made."""
         return tuple(each for _, each in self.made if not each.ready)
 
     def table(self) -> Table:
-        """For each bucket its time and memory, or why it could not be made."""
+        """Return a table: for each bucket its time and memory, or why it could not be made."""
         rows = []
         for number, each in self.made:
             caps = ", ".join(f"{name}={size}" for name, size in each.sizes.items())
@@ -76,22 +76,22 @@ class WarmUp:
 
 
 class Warming:
-    """The part of :class:`symshape.Compiled` that prepares before calls need it."""
+    """The part of :class:`symshape.Compiled` that makes buckets before calls need them."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries, oldest first."""
+        """Return the entries, oldest first."""
         raise NotImplementedError
 
     def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
-        """Makes and captures buckets before calls need them, the largest first, and prefers them from now on.
+        """Make and capture buckets before calls need them, the largest first, and prefer them from now on.
 
         Args:
             sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
                 or tuples in the order of the program's symbols.  For a program in pieces, mappings may name sizes that
                 data decide on, too (``u0``, as the report calls them): pieces that have them wait for their first call
                 else.
-            progress: shows a bar (with the extra ``cli``).
+            progress: show a progress bar (needs the extra ``cli``).
 
         Raises:
             InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program.
@@ -106,7 +106,7 @@ class Warming:
         return warm_up(self.entries, sizes, progress=progress)
 
     def settle(self, seconds: float | None = None) -> bool:
-        """Waits until nothing is compiled beside calls any more (``kernels="background"``), and captures what was.
+        """Wait until no kernel is compiled in the background (``kernels="background"``), and capture finished ones.
 
         Calls do that, too, each for the bucket that it goes to; here it is done at a moment of the caller's choice.
 
@@ -126,7 +126,7 @@ class Warming:
 
 
 def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, progress: bool) -> WarmUp:
-    """Makes and captures a bucket for each of the sizes, the largest first: the others then fit into its memory.
+    """Make and capture a bucket for each of the sizes, the largest first: the others then fit into its memory.
 
     Raises:
         InputError: there is nothing to warm up, or sizes that do not belong to the program.
@@ -159,19 +159,19 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
 
 
 def _known_parts(entry: Entry, caps: Mapping[str, int]) -> list[tuple[Program, PaddedRunner]]:
-    """What is padded of an entry and has none but these sizes."""
+    """Return the padded parts of an entry that have only these sizes."""
     parts = padded_parts(entry.runner, entry.program)
     return [(program, runner) for program, runner in parts if program.positions.keys() <= caps.keys()]
 
 
 def _of_data(entry: Entry) -> set[str]:
-    """The sizes in pieces of an entry that are found out when it runs."""
+    """Return the sizes in pieces of an entry that are determined when it runs."""
     parts = padded_parts(entry.runner, entry.program)
     return {name for program, _ in parts for name in program.positions} - entry.program.positions.keys()
 
 
 def _warmed(entry: Entry, caps: Mapping[str, int]) -> Warmed:
-    """What came of making the buckets of an entry for these sizes: one, or one for each of its pieces."""
+    """Make the buckets of an entry for these sizes (one for each of its pieces); return the outcome."""
     found = [
         runner.warm_up({name: caps[name] for name in program.positions})
         for program, runner in _known_parts(entry, caps)
@@ -188,7 +188,7 @@ def _warmed(entry: Entry, caps: Mapping[str, int]) -> Warmed:
 
 
 def _wanted(sizes: Any, entry: Entry) -> list[dict[str, int]]:
-    """The sizes by symbol, each once.
+    """Return the sizes by symbol, each once.
 
     Raises:
         InputError: they are no sizes, or lack one that the program has.
@@ -216,7 +216,7 @@ def _wanted(sizes: Any, entry: Entry) -> list[dict[str, int]]:
 
 
 def _belongs(entry: Entry, caps: Mapping[str, int]) -> bool:
-    """Whether an entry has these symbols and would serve a call of these sizes."""
+    """Return whether an entry has these symbols and would serve a call of these sizes."""
     names = set(entry.program.positions)
     if not names <= caps.keys() <= names | _of_data(entry):
         return False

@@ -1,8 +1,8 @@
-"""Questions about calls that nobody makes: sizes in place of tensors, meta tensors, and which entry would serve.
+"""Hypothetical calls: sizes in place of tensors, meta tensors, and which entry would serve.
 
 ``sizes`` maps arguments, in the words that guards use (``x``, ``batch['ids']``), to their sizes, integer arguments to
-their value, and symbols, by name, to theirs.  What it does not name follows: sizes that share a symbol with a named
-one take its value, all others are those of the traced call.
+their value, and symbols, by name, to theirs. Sizes that are not named follow: a size that shares a symbol with a named
+one takes its value, and all others are those of the traced call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Sizes = Mapping[str, int | Sequence[int | None]]
 
 @attrs.frozen
 class Which:
-    """Which entry would serve a call.
+    """The entry that would serve a call, or the reasons why none would.
 
     Attributes:
         entry: its number; None where the call would be traced.
@@ -52,9 +52,9 @@ class Which:
 
 
 def wanted_sizes(args: Sequence[Any], kwargs: dict[str, Any]) -> Sizes | None:
-    """The keyword argument ``sizes`` of a question, taken out; None where the question is about arguments.
+    """Remove and return the keyword argument ``sizes`` of a question; None where the question is about arguments.
 
-    It is the function's own argument, and stays, where there are others beside it.
+    With other arguments beside it, ``sizes`` is the function's own argument and stays.
     """
     found = kwargs.get("sizes")
     if args or len(kwargs) != 1 or not isinstance(found, Mapping):
@@ -64,7 +64,7 @@ def wanted_sizes(args: Sequence[Any], kwargs: dict[str, Any]) -> Sizes | None:
 
 
 def integers_at(program: Program, sizes: Sizes) -> tuple[int, ...] | list[str]:
-    """The integers of a call of the program with these sizes; sentences where it has another number of dimensions.
+    """Return the integers of a call of the program with these sizes; sentences if its number of dimensions differs.
 
     Raises:
         InputError: ``sizes`` names what the program does not have, or holds what is no size.
@@ -93,7 +93,7 @@ def integers_at(program: Program, sizes: Sizes) -> tuple[int, ...] | list[str]:
 
 
 def _given(program: Program, path: str, size: Any, given: dict[Source, int]) -> list[str]:
-    """Notes the sizes of one argument; the sentence that says that it has another number of dimensions."""
+    """Record the sizes of one argument; return a sentence if it has another number of dimensions."""
     call = program.call
     if path not in call.paths:
         known = [*call.paths, *program.symbols]
@@ -123,7 +123,7 @@ def _integer(what: str, value: Any) -> int:
 
 
 def on_any_device(call: Call, example: Call) -> Call:
-    """The call with its meta tensors taken for tensors on the devices of the example: metadata is all that is asked."""
+    """Return the call with its meta tensors moved to the devices of the example; only metadata is compared."""
     if len(call.keys) != len(example.keys):
         return call
     keys = tuple(
@@ -136,7 +136,7 @@ def on_any_device(call: Call, example: Call) -> Call:
 
 
 def which_of_sizes(cache: EntryCache, sizes: Sizes) -> Which:
-    """The entry that would serve a call with these sizes, all else as in the call that each was traced for."""
+    """Return the entry that would serve a call with these sizes, otherwise like the call that each was traced for."""
     found = _Search()
     for family, changes in _families(cache):
         program = family.entries[0].program
@@ -149,7 +149,7 @@ def which_of_sizes(cache: EntryCache, sizes: Sizes) -> Which:
 
 
 def which_of_call(cache: EntryCache, call: Call) -> Which:
-    """The entry that would serve a call, whose meta tensors may be on any device."""
+    """Return the entry that would serve a call, whose meta tensors may be on any device."""
     found = _Search()
     for family, changes in _families(cache):
         program = family.entries[0].program
@@ -163,7 +163,7 @@ def which_of_call(cache: EntryCache, call: Call) -> Which:
 
 
 def _families(cache: EntryCache) -> list[tuple[Family[Entry], list[str]]]:
-    """The families of entries, with what has changed in the state that they were traced in."""
+    """Return the families of entries, each with the changes in the state that it was traced in."""
     if not cache.entries:
         raise InputError("nothing has been traced yet: call the function once, then ask which entry would serve")
     return [(family, branch.state.changes()) for branch in cache.branches for family in branch.families.values()]
@@ -178,12 +178,12 @@ class _Search:
         self.near: tuple[int, dict[str, int]] | None = None
 
     def refuse(self, family: Family[Entry], sentences: Sequence[str]) -> None:
-        """None of the family serves, for these reasons."""
+        """Record that no entry of the family serves, for these reasons."""
         for entry in family.entries:
             self.reasons[entry.number] = "; ".join(sentences)
 
     def ask(self, family: Family[Entry], values: tuple[int, ...], changes: Sequence[str]) -> bool:
-        """Whether an entry of the family serves these integers."""
+        """Return whether an entry of the family serves these integers; record which one, or why none does."""
         if changes:
             self.refuse(family, [f"{name} has changed since the trace" for name in changes])
             return False
@@ -208,7 +208,7 @@ class _Search:
                 self.near = len(changed), changed
 
     def answer(self) -> Which:
-        """The result."""
+        """Return the result."""
         if self.entry is not None:
             return Which(self.entry)
         reasons = tuple(f"entry {number}: {self.reasons[number]}" for number in sorted(self.reasons))

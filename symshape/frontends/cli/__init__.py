@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command that the words of the command line name.  What it needs is the extra ``cli``."""
+    """Run the command that the command line names; this needs the extra ``cli``."""
     try:
         from symshape.frontends.cli.commands import app
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""``symshape audit``: words, options and exit codes; what it does is in ``symshape.auditing``."""
+"""``symshape audit``: arguments, options and exit codes; ``symshape.auditing`` does the work."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _name(dim: Any) -> str:
 
 
 def _by_name(fn: Any, args: Any, kwargs: Any) -> Any:
-    """The example call as ``audit_padding`` takes it."""
+    """Return the example call in the form that ``audit_padding`` takes."""
     if not args:
         return dict(kwargs)
     if not kwargs:
@@ -112,7 +112,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _sources(texts: list[str]) -> Any:
-    """``--valid mask`` as one name, ``--valid length=mask`` as a mapping."""
+    """Return ``--valid mask`` as one name, ``--valid length=mask`` as a mapping."""
     if len(texts) == 1 and "=" not in texts[0]:
         return texts[0]
     return dict(map(_pair, texts))
@@ -130,6 +130,6 @@ def _show(console: Console, found: PaddingAudit) -> None:
 
 
 def _plain(found: PaddingAudit) -> dict[str, Any]:
-    """A report as plain data."""
+    """Return a report as plain data."""
     plain = attrs.asdict(found)
     return {**plain, "proven": found.proven}

@@ -1,4 +1,4 @@
-"""``symshape bake``: words, options and exit codes; what it does is in ``frontends/baking.py``."""
+"""``symshape bake``: arguments, options and exit codes; ``frontends/baking.py`` does the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands.  Everything they do is in the library; here are words, options and exit codes."""
+"""The commands: arguments, options and exit codes; the library does the work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},  # commands and groups below take it over
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands and groups below inherit it
 )
 
 
@@ -115,7 +115,7 @@ def prove(
 
 
 def _plain(verdict: guards.Verdict) -> dict[str, Any]:
-    """A verdict as plain data."""
+    """Return a verdict as plain data."""
     answer = {True: "always", False: "never", None: "unknown"}[verdict.value]
     if verdict.value is None and verdict.holds is not None and verdict.fails is not None:
         answer = "depends"
@@ -172,7 +172,7 @@ def demo(
 
 
 def _device(name: str) -> torch.device:
-    """The device of that name; ``auto`` is CUDA where there is one.
+    """Return the device of that name; ``auto`` is CUDA if available.
 
     Raises:
         InputError: there is no such device here.

@@ -1,4 +1,4 @@
-"""``symshape cost`` and ``symshape plan``: words, options and exit codes; what they do is in the library."""
+"""``symshape cost`` and ``symshape plan``: arguments, options and exit codes; the library does the work."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def cost(
 
 
 class _Report:
-    """The formulas of a program, and the points at which they are shown: the ends of the ranges given."""
+    """The formulas of a program, and the points at which they are shown: the ends of the given ranges."""
 
     def __init__(self, cost: Cost, peak: PeakMemory, ranges: dict[str, tuple[int | None, int | None]]) -> None:
         self.cost = cost
@@ -90,7 +90,7 @@ class _Report:
         self.points = ends if ends[0] != ends[1] else ends[:1]
 
     def solve(self, name: str, memory: str, flops: str) -> int:
-        """The largest size within both budgets, the other sizes at the upper ends of their ranges."""
+        """Return the largest size within both budgets, with the other sizes at the upper ends of their ranges."""
         others = {other: value for other, value in self.points[-1].items() if other != name}
         found = []
         if memory:
@@ -100,7 +100,7 @@ class _Report:
         return min(found)
 
     def show(self, console: Console, by: str, limit: int) -> None:
-        """Tables and sentences."""
+        """Print tables and sentences."""
         console.print(terminal_table(self.cost.table(by, limit=limit, **self.points[-1])))
         rows = []
         for point in self.points:
@@ -116,7 +116,7 @@ class _Report:
             console.print(Text(note, "dim"))
 
     def as_json(self, largest: str, answer: int | None) -> dict[str, Any]:
-        """As plain data."""
+        """Return the report as plain data."""
         points = []
         for point in self.points:
             at, memory = self.cost.at(**point), self.peak.at(**point)

@@ -1,4 +1,4 @@
-"""The demo: two models traced and shown, then real traffic through symshape.compile and torch.compile side by side."""
+"""The demo: two models are traced and shown, then serve recorded traffic by symshape.compile and torch.compile."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from symshape.frontends.trace import trace
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What the demo runs.
+    """The settings of the demo.
 
     Attributes:
         models: names from ``models.MODELS``.
-        requests: how many requests of the bundled trace.
-        window_s: requests that arrive within so many seconds form a batch.
+        requests: the number of requests from the bundled trace.
+        window_s: the time in seconds within which requests form a batch.
         max_batch: the largest batch.
-        device: where the models are.
-        seed: of weights and tokens.
+        device: the device of the models.
+        seed: the seed of weights and tokens.
     """
 
     models: tuple[str, ...] = tuple(MODELS)
@@ -47,7 +47,7 @@ class Settings:
 
 
 def run_demo(console: Console, settings: Settings) -> int:
-    """Runs the demo; the number of symshape's results that differ from eager's."""
+    """Run the demo; return how many of symshape's results differ from eager's."""
     titles = {name: find_model(name)[0] for name in settings.models}
     with _one_thread(settings.device):
         return _run(console, settings, titles)
@@ -81,7 +81,7 @@ def _run(console: Console, settings: Settings, titles: Mapping[str, str]) -> int
 
 
 def _stream(settings: Settings) -> tuple[list[Arguments], str]:
-    """The calls, and what they are in words."""
+    """Return the calls, and a description of them."""
     requests = bundled_requests(settings.requests)
     found = batches(requests, window_s=settings.window_s, max_batch=settings.max_batch, longest=POSITIONS)
     generator = torch.Generator().manual_seed(settings.seed)
@@ -97,7 +97,7 @@ def _stream(settings: Settings) -> tuple[list[Arguments], str]:
 
 
 def _show_trace(console: Console, model: torch.nn.Module, calls: Sequence[Arguments]) -> None:
-    """Traces one call with batch and length as symbols, and prints what was found."""
+    """Trace one call with batch and length as symbols, and print the program."""
     example = max(calls[:8], key=lambda arguments: arguments["input_ids"].numel())
     ids, mask = example["input_ids"], example["attention_mask"]
     sizes_of = {name: {0: "batch", 1: "length"} for name in ("input_ids", "attention_mask")}
@@ -121,7 +121,7 @@ def _lanes(model: torch.nn.Module) -> list[Lane]:
 
 
 def comparison(title: str, summaries: Sequence[Summary]) -> Table:
-    """The lanes side by side."""
+    """Return a table that compares the lanes."""
     rows = [
         ("graphs compiled", *(str(each.compiles) for each in summaries)),
         ("seconds in calls that compiled", *(f"{each.compiling_s:.2f}" for each in summaries)),
@@ -150,7 +150,7 @@ def _figure(value: float | None) -> str:
 
 
 def _show_notes(console: Console, lanes: Sequence[Lane]) -> None:
-    """What the figures mean, and what the cache says about itself."""
+    """Print what the figures mean, the cache's fallbacks and its last miss."""
     console.print(Text(NOTES, "dim"))
     ours = [lane for lane in lanes if isinstance(lane, SymShapeLane)]
     for lane in ours:
@@ -173,7 +173,7 @@ def _progress(console: Console, name: str, total: int) -> Progress:
 
 @contextmanager
 def _one_thread(device: torch.device) -> Iterator[None]:
-    """The models are small: on a busy machine, threads that wait for each other would be all that is measured."""
+    """Run with one CPU thread: on a busy machine, small models would mostly measure threads that wait."""
     before = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(1)
@@ -185,7 +185,7 @@ def _one_thread(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _quiet_dynamo() -> Iterator[None]:
-    """Dynamo's warnings (the recompile limit) would tear the progress bar; the table counts what they are about."""
+    """Silence Dynamo's warnings (the recompile limit), which would break the progress bar; the table counts these."""
     logger = logging.getLogger("torch._dynamo")
     before = logger.level
     logger.setLevel(logging.ERROR)

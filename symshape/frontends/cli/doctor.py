@@ -21,12 +21,12 @@ from symshape.torch_internals.private import NEWEST, OLDEST, refusal, warn_of_ve
 
 @attrs.frozen
 class Finding:
-    """One part of the installation that was looked at.
+    """The state of one part of the installation.
 
     Attributes:
         part: the part.
         state: its state.
-        advice: the action that mends the state; empty where nothing is to be done.
+        advice: the action that repairs the state; empty where nothing is to be done.
     """
 
     part: str
@@ -35,7 +35,7 @@ class Finding:
 
 
 def findings() -> list[Finding]:
-    """Return what was found of each part, in the order in which one would mend it."""
+    """Return the findings of each part, in the order in which to repair them."""
     return [_torch(), _python(), _guards(), *_native(), _cuda(), _store()]
 
 

@@ -1,4 +1,4 @@
-"""What is installed: the versions and devices that results depend on."""
+"""The environment: the versions and devices that results depend on."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PACKAGES = ("symshape", "torch", "attrs", "sympy", "z3-solver", "transformers",
 
 
 def versions_table(device: torch.device | None = None) -> Table:
-    """Versions of Python and of the packages, the devices, and ``device`` as the one in use.
+    """Return the versions of Python and of the packages, the devices, and ``device`` as the one in use.
 
-    Without ``device`` also why Python serves where C++ does not.
+    Without ``device``, also the reasons why Python code serves in place of C++.
     """
     return Table("environment", ("what", "which"), tuple(_rows(device)))
 
@@ -47,7 +47,7 @@ def _rows(device: torch.device | None) -> Iterator[tuple[str, str]]:
 
 
 def _native_rows(*, explained: bool) -> Iterator[tuple[str, str]]:
-    """Yield how many extensions in C++ serve and, ``explained``, why Python serves for the others, and their cache."""
+    """Yield how many extensions in C++ serve; if ``explained``, also why Python serves for the others."""
     every = [found(each.name) for each in EXTENSIONS]
     serving = [each for each in every if each.module is not None]
     cached = sum(cache.is_cached(each.place) for each in serving)

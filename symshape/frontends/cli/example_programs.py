@@ -1,4 +1,4 @@
-"""What the command line traces: a model of the demo's, or what the user's factory makes."""
+"""The programs that the command line traces: a model of the demo's, or the result of the user's factory."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ OPTIMIZERS: Mapping[str, MakeOptimizer] = {
     "adamw": torch.optim.AdamW,
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
 }
-"""By name: what trains a program."""
+"""The optimizers that train a program, by name."""
 
 
 def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced:
-    """The trace of a model of the demo, or of what a factory makes; or of a step that trains it.
+    """Return the trace of a model of the demo, of a factory's function, or of a step that trains it.
 
     Args:
-        name: ``gpt2``, ``llama``, or ``module:factory``.  The factory takes nothing and answers ``(fn, args)``,
+        name: ``gpt2``, ``llama``, or ``module:factory``. The factory takes no arguments and returns ``(fn, args)``,
             ``(fn, args, kwargs)`` or ``(fn, args, kwargs, dynamic)``: an example call, and which sizes vary.
-        wanted: which sizes vary, in place of what the model or the factory says.
-        train: one of ``OPTIMIZERS``; empty for none.  The loss of the demo's models is the cross entropy of their
+        wanted: the sizes that vary, in place of the model's or the factory's.
+        train: one of ``OPTIMIZERS``; empty for none. The loss of the demo's models is the cross entropy of their
             logits; the result of a factory's module is the loss, or has it as ``.loss``.
 
     Raises:
-        InputError: there is no such model, factory or optimizer, or the factory answers something else.
+        InputError: there is no such model, factory or optimizer, or the factory returns something else.
     """
     if train and train not in OPTIMIZERS:
         raise InputError(f"there is no optimizer {train!r}; choose from {', '.join(OPTIMIZERS)}")
@@ -52,10 +52,12 @@ def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced
 
 
 def example_program(name: str) -> tuple[Any, Sequence[Any], Mapping[str, Any], Any]:
-    """A model of the demo or what a factory makes: function, arguments and keyword arguments of a call, what varies.
+    """Return a function, the arguments and keyword arguments of a call, and the sizes that vary.
+
+    They come from a model of the demo or from a factory.
 
     Raises:
-        InputError: there is no such model or factory, or the factory answers something else.
+        InputError: there is no such model or factory, or the factory returns something else.
     """
     if name not in MODELS:
         return _example(name)

@@ -1,4 +1,4 @@
-"""The two ways of compiling that the demo runs side by side, as lanes to meter."""
+"""The two ways of compiling that the demo compares, as metered lanes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from symshape.runtime.runners.choice import RunnerName
 
 
 class DynamoLane(Lane):
-    """``torch.compile`` with a backend that runs Dynamo's graph as it is, like its backend ``eager``, but metered."""
+    """The lane of ``torch.compile``, with a backend that runs Dynamo's graph directly, like ``eager``, but metered."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         meter = Meter()
@@ -29,12 +29,12 @@ class DynamoLane(Lane):
         super().__init__("torch.compile", torch.compile(model, backend=eager_metered), meter)
 
     def close(self) -> None:
-        """Forgets what Dynamo compiled."""
+        """Forget Dynamo's compiled programs."""
         torch._dynamo.reset()
 
 
 class SymShapeLane(Lane):
-    """``symshape.compile``."""
+    """The lane of ``symshape.compile``."""
 
     def __init__(self, model: torch.nn.Module, runner: RunnerName, max_cuda_graphs: int = 1024) -> None:
         options = Options(max_cuda_graphs=max_cuda_graphs)
@@ -51,7 +51,7 @@ class SymShapeLane(Lane):
             self._fallbacks.append(event)
 
     def call(self, arguments: Arguments) -> Any:
-        """The result of one call."""
+        """Return the result of one call."""
         self._calling = True
         try:
             return self.compiled(**arguments)
@@ -59,7 +59,7 @@ class SymShapeLane(Lane):
             self._calling = False
 
     def settle(self) -> None:
-        """Meters the runners of new entries (the call that made an entry is not a hit, so its run is not missed)."""
+        """Meter the runners of new entries (the call that made an entry is not a hit, so its run is not missed)."""
         for entry in self.compiled.entries:
             if entry.number not in self._metered:
                 self._metered.add(entry.number)
@@ -68,9 +68,9 @@ class SymShapeLane(Lane):
 
     @property
     def fallbacks(self) -> list[events.RunnerFallback]:
-        """Entries that could not use the asked-for runner."""
+        """Return the events of entries that could not use the requested runner."""
         return self._fallbacks
 
     def close(self) -> None:
-        """Stops listening."""
+        """Stop listening to events."""
         self._unsubscribe()

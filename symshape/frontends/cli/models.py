@@ -1,4 +1,4 @@
-"""The demo's models: transformers architectures in small, with random weights."""
+"""The demo's models: small transformers architectures with random weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Inputs:
 
     @property
     def arguments(self) -> dict[str, torch.Tensor]:
-        """The keyword arguments of the call."""
+        """Return the keyword arguments of the call."""
         return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
 
 
@@ -58,11 +58,11 @@ MODELS: Mapping[str, tuple[str, Callable[[], Any]]] = {
     "gpt2": ("GPT-2-shaped", _gpt2),
     "llama": ("Llama-shaped", _llama),
 }
-"""By name: how to call it, and how to make it."""
+"""The models by name: a title, and a function that makes the model."""
 
 
 def find_model(name: str) -> tuple[str, Callable[[], Any]]:
-    """A row of the table.
+    """Return a model's title and maker.
 
     Raises:
         InputError: there is no such model.
@@ -73,7 +73,7 @@ def find_model(name: str) -> tuple[str, Callable[[], Any]]:
 
 
 def make_model(name: str, device: torch.device, seed: int = 0) -> torch.nn.Module:
-    """A model of the table in evaluation mode; the same seed gives the same weights.
+    """Return a demo model in evaluation mode; the same seed gives the same weights.
 
     Raises:
         InputError: there is no such model, or transformers is not installed.
@@ -90,7 +90,7 @@ def make_model(name: str, device: torch.device, seed: int = 0) -> torch.nn.Modul
 
 
 def make_inputs(batch: Batch, generator: torch.Generator, device: torch.device) -> Inputs:
-    """Random tokens for a batch, padded on the right to its longest request, with the mask that says so."""
+    """Return random tokens for a batch, padded on the right to its longest request, with the attention mask."""
     ids = torch.randint(0, VOCABULARY, (batch.size, batch.longest), generator=generator)
     lengths = torch.tensor(batch.lengths).unsqueeze(1)
     mask = (torch.arange(batch.longest).unsqueeze(0) < lengths).long()

@@ -1,4 +1,4 @@
-"""Ranges and sizes as the command line spells them."""
+"""Ranges as the command line spells them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _RANGE = re.compile(r"^\s*(?P<name>[^\W\d][^=]*?)\s*=\s*(?P<low>-?\d+)?\s*(?P<co
 
 
 def read_range(text: str) -> tuple[str, tuple[int | None, int | None]]:
-    """A range as the command line spells it: ``s0=2:64``, ``s0=2:``, ``s0=:64``, ``s0=:`` (any integer) or ``s0=8``.
+    """Return the name and range of ``s0=2:64``, ``s0=2:``, ``s0=:64``, ``s0=:`` (any integer) or ``s0=8``.
 
     The name may be a place that a size is read from, as guards print it: ``x.size(0)=2:64``.
 
     Raises:
-        ValueError: it is spelled otherwise.
+        ValueError: the text is no range.
     """
     match = _RANGE.match(text)
     if match is None or not (match["colon"] or match["low"]):
@@ -25,10 +25,10 @@ def read_range(text: str) -> tuple[str, tuple[int | None, int | None]]:
 
 
 def read_ranges(texts: Sequence[str]) -> dict[str, tuple[int | None, int | None]]:
-    """Several ranges, by name.
+    """Return several ranges, by name.
 
     Raises:
-        ValueError: one is spelled otherwise, or a name has two.
+        ValueError: a text is no range, or a name has two ranges.
     """
     found: dict[str, tuple[int | None, int | None]] = {}
     for text in texts:

@@ -16,10 +16,10 @@ _SIZES = re.compile(r"\s*(?P<argument>[^\W\d][^=]*?)\s*=\s*(?P<sizes>[-\d\s,?]+?
 
 
 def read_dynamic(texts: Sequence[str]) -> dict[str, dict[int, Any]] | None:
-    """``ids.0=batch`` and ``ids.size(1)=length:8:512`` as what ``symshape.trace`` takes as ``dynamic``; None for none.
+    """Return ``ids.0=batch`` and ``ids.size(1)=length:8:512`` as ``dynamic`` of ``symshape.trace``; None for no texts.
 
     Raises:
-        InputError: a text is spelled otherwise, or one size is named twice.
+        InputError: a text has another form, or one size is named twice.
 
     >>> read_dynamic(["ids.0=batch", "ids.size(1)=length:8:"])
     {'ids': {0: Dim('batch'), 1: Dim('length', min=8)}}
@@ -42,10 +42,10 @@ def read_dynamic(texts: Sequence[str]) -> dict[str, dict[int, Any]] | None:
 
 
 def read_sizes(texts: Sequence[str]) -> dict[str, int | tuple[int | None, ...]]:
-    """``ids=4,128`` as sizes of a tensor (``?`` leaves one open, ``x=5,`` is of one dimension), ``k=3`` as an integer.
+    """Return ``ids=4,128`` (``?``: any size; ``x=5,``: one dimension) as a tensor's sizes, ``k=3`` as an integer.
 
     Raises:
-        InputError: a text is spelled otherwise, or one argument is named twice.
+        InputError: a text has another form, or one argument is named twice.
 
     >>> read_sizes(["ids=4,?", "k=3", "x=5,"])
     {'ids': (4, None), 'k': 3, 'x': (5,)}

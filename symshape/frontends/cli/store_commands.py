@@ -1,4 +1,4 @@
-"""``symshape cache`` and ``symshape show``: what stores hold; words, options and exit codes."""
+"""``symshape cache`` and ``symshape show``, which show and change stores: arguments, options and exit codes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry
 
 @cache.command("list")
 def list_entries(store: _Where = None) -> None:
-    """List the entries, the one that was of use last first."""
+    """List the entries, the most recently used first."""
     here = _store(store)
     found = sorted(here.all(), key=lambda each: -each.used)
     rows = tuple((each.digest[:12], *_described(here, each), shown(each.bytes, "B"), _age(each)) for each in found)
@@ -92,7 +92,7 @@ def verify(
 
 
 def _verify_certificates(here: DiskStore, remove: bool) -> int:
-    """Says of each certificate whether it holds; how many do not."""
+    """Print whether each certificate holds; return how many do not."""
     broken = 0
     for kept, record in certificate_records(here):
         why = str(record)
@@ -115,7 +115,7 @@ def prune(
     store: _Where = None,
     most: Annotated[str, typer.Option(help="How much may stay, such as '200 MB'.")] = "1 GB",
 ) -> None:
-    """Take away the least recently used entries.
+    """Remove the least recently used entries.
 
     Files that were never finished go too.
     """
@@ -135,9 +135,9 @@ def export_entries(file: Annotated[Path, typer.Argument(help="Is written.")], st
 
 @cache.command("import")
 def import_entries(file: Annotated[Path, typer.Argument(help="What export wrote.")], store: _Where = None) -> None:
-    """Take the entries of a file over.
+    """Import the entries of a file.
 
-    They decide what programs compute: only from those whom you trust.
+    Entries decide what programs compute: import only files that you trust.
     """
     try:
         typer.echo(f"{import_from(_store(store), file)} entries")

@@ -1,4 +1,4 @@
-"""``symshape trace``, ``symshape explain`` and ``symshape report``: words, options and exit codes."""
+"""``symshape trace``, ``symshape explain`` and ``symshape report``: arguments, options and exit codes."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def report(
 
 
 def _writer(path: Path) -> Callable[[Traced], Path]:
-    """What writes the page of a trace: checked before anything is traced.
+    """Return the function that writes the page of a trace; the folder is checked before anything is traced.
 
     Raises:
         InputError: there is no such folder.
@@ -140,7 +140,7 @@ def _writer(path: Path) -> Callable[[Traced], Path]:
 
 
 def document_of(traced: Traced) -> dict[str, Any]:
-    """A trace as plain data, for JSON."""
+    """Return a trace as plain data, for JSON."""
     program = traced.program
     found: dict[str, Any] = {"format": FORMAT, "version": VERSION, "program": program.name}
     found["ops"] = len(program.graph.nodes)
@@ -164,10 +164,10 @@ def document_of(traced: Traced) -> dict[str, Any]:
 
 
 def checked(data: dict[str, Any]) -> dict[str, Any]:
-    """A stored trace, after a look at whether it is one.
+    """Return a stored trace after a check of its form.
 
     Raises:
-        InputError: a part is missing or of another kind, or the version is another.
+        InputError: a part is missing or has another type, or the version is not supported.
     """
     if data.get("version") != VERSION:
         raise InputError(f"a trace of version {data.get('version')!r}; this reads version {VERSION}: write it again")

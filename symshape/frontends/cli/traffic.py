@@ -1,4 +1,4 @@
-"""Recorded traffic as the command line names it: a file, its columns, and sizes that are always the same."""
+"""Recorded traffic in command-line options: a file, its columns, and sizes that are always the same."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from symshape.planning.traffic import Traffic
 
 
 def read_traffic(path: Path | None, columns: Sequence[str], fixed: Sequence[str]) -> Traffic | None:
-    """The traffic of ``--traffic FILE --column length=ContextTokens --fixed batch=1``; None where no file is named.
+    """Return the traffic of ``--traffic FILE --column length=ContextTokens --fixed batch=1``; None without a file.
 
     Raises:
-        InputError: a column is missing, or nobody says which column holds which size.
+        InputError: a column is missing, or no column is named for the sizes.
     """
     pairs = dict(_pair(text, "--column", "COLUMN") for text in columns)
     if path is None:
@@ -27,7 +27,7 @@ def read_traffic(path: Path | None, columns: Sequence[str], fixed: Sequence[str]
 
 
 def bundled_traffic(fixed: Sequence[str]) -> Traffic:
-    """The bundled sample of Azure's trace: the lengths of its requests."""
+    """Return the bundled sample of Azure's trace: the lengths of its requests."""
     seen = Traffic.of([request.context_tokens for request in bundled_requests()], ("length",))
     return _having(seen, fixed)
 

@@ -39,7 +39,7 @@ _MOST_STEPS = 6000  # ops of all programs together that are shown
 
 
 def cache_report(cache: EntryCache, stats: Stats, name: str, *, short: bool = False) -> Report:
-    """The report of a compiled function; a ``short`` one leaves out what tables do not show."""
+    """Return the report of a compiled function; a ``short`` one leaves out parts that tables do not show."""
     origins = Origins()
     reader = _CacheReader(cache, origins, not short)
     reader.read()
@@ -58,7 +58,7 @@ def cache_report(cache: EntryCache, stats: Stats, name: str, *, short: bool = Fa
 
 
 def _moments(cache: EntryCache) -> list[MomentRecord]:
-    """The history, with the sizes in the caller's words; who serves sizes that are new is said beside them."""
+    """Return the history, with the sizes in the caller's words; a moment of new sizes names the runner, too."""
     noted = cache.history.moments()
     start = noted[0].at if noted else 0.0
     found = sorted(noted, key=lambda each: (each.call, _RANKS.get(each.kind, 4)))
@@ -80,7 +80,7 @@ def _moments(cache: EntryCache) -> list[MomentRecord]:
 
 
 _RANKS = {"trace": 0, "new sizes": 1, "evicted": 2, "dropped": 2, "bucket made": 2, "bucket chosen": 3}
-"""Of the moments of one call: what is noted late, when a device is at work, is told where it belongs."""
+"""The order of the moments in one call: moments that are recorded late, while a device works, are shown in place."""
 
 
 def _event(moment: Moment) -> tuple[int, int | None, tuple[int, ...]]:
@@ -95,12 +95,12 @@ def _sizes(moment: Moment) -> str:
 
 
 def _told(moment: Moment) -> str:
-    """Why, and for a call which sizes its bucket is for."""
+    """Return the reason of a moment and, for a call, the sizes of its bucket."""
     return ": ".join(filter(None, (moment.text, moment.sizes if moment.values else "")))
 
 
 class _CacheReader:
-    """Reads a cache once: its spaces and programs."""
+    """A reader of a cache's spaces and programs."""
 
     def __init__(self, cache: EntryCache, origins: Origins, detailed: bool) -> None:
         self._cache = cache
@@ -112,7 +112,7 @@ class _CacheReader:
         self.spaces: list[Space] = []
 
     def read(self) -> None:
-        """Fills ``spaces`` and ``programs``, the structure with most calls first."""
+        """Fill ``spaces`` and ``programs``, the structure with most calls first."""
         places = [(branch, family) for branch in self._cache.branches for family in branch.families.values()]
         described = [_structure(family.entries[0].program) for _, family in places]
         branches = list(self._cache.branches)
@@ -149,7 +149,7 @@ class _CacheReader:
         self.programs.append(program_record(program, self._origins, program.positions, after, whole=whole))
         return EntryRecord(
             label=f"entry {entry.number}",
-            guards=maker.guards(entry.guards, words, words),  # symbols are named anew by each entry
+            guards=maker.guards(entry.guards, words, words),  # each entry names its symbols anew
             program=len(self.programs) - 1,
             calls=calls,
             runner=entry.runner.describe(),
@@ -194,14 +194,14 @@ def spelled_slots(program: Program) -> dict[str, str]:
 
 
 def _example(program: Program, index: int) -> int:
-    """The value that a slot had in the call that was traced."""
+    """Return the value that a slot had in the traced call."""
     hints = {name: each.hint for name, each in program.symbols.items() if each.hint is not None}
     found: int = fold.evaluate(program.slots[index].term, hints)
     return found
 
 
 def _points(entries: Sequence[Entry]) -> tuple[list[PointRecord], list[set[int]]]:
-    """Which integers came how often, the most frequent first; and by slot the values that came at all."""
+    """Return how often each tuple of integers came, the most frequent first; and for each slot the values that came."""
     rows = [(v, s.calls, at) for at, entry in enumerate(entries) for v, s in list(entry.seen.items()) if s.calls]
     rows.sort(key=lambda row: -row[1])
     seen: list[set[int]] = [set() for _ in entries[0].program.slots]
@@ -212,7 +212,7 @@ def _points(entries: Sequence[Entry]) -> tuple[list[PointRecord], list[set[int]]
 
 
 def _structure(program: Program) -> list[str]:
-    """The arguments and modes of a call, in words."""
+    """Return the arguments and modes of a call, in words."""
     lines = [str(program.modes)] if str(program.modes) else []
     for path, key in zip(program.call.paths, program.call.keys, strict=True):
         lines.append(f"{path}: {key}")

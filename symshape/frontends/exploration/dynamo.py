@@ -22,7 +22,7 @@ _OTHERS = "Programs of the same code that are for other objects, or for this one
 
 
 def dynamo_report(target: Target) -> Report:
-    """What Dynamo keeps for a function or a module, as far as it is about integers; the rest as text."""
+    """Return a report of Dynamo's cache for a function or a module: conditions on integers, and the rest as text."""
     cache = read_dynamo(target)
     origins = Origins()
     facts = [("entries", str(len(cache.entries)))]
@@ -40,7 +40,7 @@ def _space(cache: DynamoCache, origins: Origins) -> Space:
     entries = []
     for each in cache.entries:
         own = {name: limits for name, limits in ranges.items() if any(name in _symbols(g) for g in each.guards)}
-        guard_set = GuardSet(each.guards, own)  # the other symbols are free
+        guard_set = GuardSet(each.guards, own)  # the other symbols are unbounded
         entries.append(EntryRecord(f"entry {each.name}", maker.guards(guard_set, cache.sources, cache.sources)))
     general = min(cache.entries, key=lambda each: sum(_value(guard) is not None for guard in each.guards))
     start = _start(cache, general)
@@ -57,7 +57,7 @@ def _symbols(guard: Guard) -> set[str]:
 
 
 def _value(guard: Guard) -> tuple[str, int] | None:
-    """The symbol and the number of a guard that fixes one."""
+    """Return the symbol and the number of a guard that fixes one; else None."""
     term = guard.term
     if term.op is not Op.EQ:
         return None
@@ -77,7 +77,7 @@ def _is_fixed(cache: DynamoCache, name: str) -> bool:
 
 
 def _start(cache: DynamoCache, general: DynamoEntry) -> dict[str, int]:
-    """Values to begin with: those of the most general entry, where it fixes any, else some that it takes."""
+    """Return initial values: from the most general entry, where it fixes any, else values that it accepts."""
     found = GuardSet(general.guards, {}).sample(1)
     inside = found[0] if found else {}
     return {name: inside.get(name, 2) for name in cache.sources}

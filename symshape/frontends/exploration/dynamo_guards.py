@@ -1,8 +1,7 @@
 """Guards of Dynamo's own cache entries, for functions that ``torch.compile`` compiled with any backend.
 
-The one place that reads them. There is no public way; what is read is the text of the guards as ``TORCH_LOGS=guards``
-prints it, so that what this cannot read is shown as it stands and nothing is taken for what it is not. Written for
-torch 2.11 to 2.13.
+No other module reads them. Torch has no public interface: this module reads the guards' text as ``TORCH_LOGS=guards``
+prints it. A line that cannot be parsed is shown unchanged, and never interpreted. Written for torch 2.11 to 2.13.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class DynamoEntry:
     """One program of Dynamo's.
 
     Attributes:
-        name: Dynamo's number of it.
-        guards: those about integers, over the names of ``sources``.
-        texts: the others, as they stand.
+        name: Dynamo's number for it.
+        guards: the guards on integers, over the names of ``sources``.
+        texts: the other guards, unchanged.
     """
 
     name: str
@@ -51,11 +50,11 @@ class DynamoEntry:
 
 @attrs.frozen
 class DynamoCache:
-    """What Dynamo keeps for one function.
+    """Dynamo's cache entries for one function.
 
     Attributes:
         entries: in the order in which they are tried.
-        sources: by the name of a symbol where its value is read, in the caller's words.
+        sources: where the value of each symbol is read, in the caller's words, by the symbol's name.
         others: how many programs of the same code are for other objects.
     """
 
@@ -65,11 +64,11 @@ class DynamoCache:
 
 
 def read_dynamo(target: Target) -> DynamoCache:
-    """The entries that Dynamo keeps for something that it compiled, without those that are for other objects.
+    """Return Dynamo's entries for an object that it compiled, without entries for other objects.
 
     Raises:
-        UnsupportedError: this version of torch is another than those that this was written for, and differs.
-        InputError: Dynamo keeps none.
+        UnsupportedError: this version of torch stores guards in another way.
+        InputError: Dynamo has no entries.
     """
     try:
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
@@ -98,7 +97,7 @@ class _Reader:
         self._owned = Owned(target)
 
     def entry(self, name: str, text: str) -> DynamoEntry | None:
-        """A program by the text of its guards; None where they say that it is for another object."""
+        """Return a program from the text of its guards; None if they are for another object."""
         lines = []
         for line in text.splitlines():
             match = _LINE.match(line)
@@ -117,12 +116,12 @@ class _Reader:
         return DynamoEntry(name, tuple(guards), tuple(left))
 
     def _tensor(self, condition: str) -> torch.Tensor | None:
-        """The tensor of the object itself that a condition is about: there is nothing to ask of it."""
+        """Return the tensor of the object itself that a condition tests: no guard is needed for it."""
         match = _TENSOR.match(condition)
         return None if match is None else self._owned.tensor(match["source"])
 
     def _another_tensor(self, condition: str) -> bool:
-        """Whether a condition is about a tensor of the object, with other sizes than that has."""
+        """Return whether a condition tests a tensor of the object for other sizes than it has."""
         match, tensor = _TENSOR.match(condition), self._tensor(condition)
         if match is None or tensor is None:
             return False
@@ -131,7 +130,7 @@ class _Reader:
         return len(sizes) != tensor.dim() or any(wrong)
 
     def _guards(self, kind: str, condition: str, origin: Origin) -> Iterator[Guard]:
-        """What a line says about integers; nothing if it says nothing, or in a way that is not understood."""
+        """Yield the guards of a line on integers; none for a line that is not on integers or not understood."""
         tensor = _TENSOR.match(condition)
         if tensor is not None:
             if self._owned.tensor(tensor["source"]) is not None:
@@ -163,7 +162,7 @@ class _Reader:
             return
 
     def _plain(self, source: str) -> str:
-        """``L['x']`` in the caller's words: ``x``."""
+        """Return ``L['x']`` in the caller's words: ``x``."""
         words = re.sub(r"^L\['(\w+)'\]", r"\1", source)
         shown = next((text for text in self._arguments if words.startswith(text)), None)
         return words if shown is None else self._arguments[shown] + words.removeprefix(shown)

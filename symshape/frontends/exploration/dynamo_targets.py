@@ -1,8 +1,8 @@
-"""What Dynamo compiled of something that ``torch.compile`` answered: whose code it is, for which object, called how.
+"""The target of a report on Dynamo: the code, the object and the arguments of a compiled function.
 
-Dynamo keeps programs by code, and code is shared: by the instances of a class, and by all modules of ``torch.nn`` and
-functions of torch, which run inside one frame that Dynamo lends them. Which of the programs are for one object is told
-by their guards about it. Written for torch 2.11 to 2.13.
+Dynamo stores programs by code, and code is shared: by the instances of a class, and by all modules of ``torch.nn`` and
+functions of torch, which run inside one frame that Dynamo lends them. The guards of a program tell which object it is
+for. Written for torch 2.11 to 2.13.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import attrs
 import torch
 
 _UNKNOWN = object()
-_LENT = "wrap_inline.<locals>.inner"  # the frame around what Dynamo has no frame of: see torch._dynamo.external_utils
+_LENT = "wrap_inline.<locals>.inner"  # the frame around objects that have none: see torch._dynamo.external_utils
 
 
 @attrs.frozen
 class Target:
-    """What Dynamo compiled.
+    """A function or module that Dynamo compiled.
 
     Attributes:
-        code: what it keeps programs for.
-        name: of the function or the module's class.
+        code: the code by which Dynamo stores programs.
+        name: the name of the function or the module's class.
         local: the variable of the code that holds ``owner``; empty where there is none.
         owner: the module, instance or function that was compiled.
-        arguments: by the text of a source (``args[0]``) how the caller names it.
+        arguments: the caller's name for each source text (``args[0]``).
     """
 
     code: CodeType
@@ -40,7 +40,7 @@ class Target:
 
 
 def target_of(fn: object) -> Target | None:
-    """What Dynamo compiled for an answer of ``torch.compile`` or a module that ``module.compile()`` was called on.
+    """Return the target for a result of ``torch.compile`` or a module on which ``module.compile()`` was called.
 
     None for anything else.
     """
@@ -76,7 +76,7 @@ def _name(fn: object) -> str:
 
 
 def _arguments(fn: object) -> dict[str, str]:
-    """How the arguments of a frame that takes ``*args, **kwargs`` are called by the function inside."""
+    """Return the inner function's names for the arguments of a frame that takes ``*args, **kwargs``."""
     try:
         parameters = inspect.signature(fn).parameters.values() if callable(fn) else ()
     except (TypeError, ValueError):
@@ -88,13 +88,13 @@ def _arguments(fn: object) -> dict[str, str]:
 
 
 class Owned:
-    """Looks up what guards say about the object that was compiled, without running any code of its own."""
+    """A reader of the object that was compiled, for its guards; runs no code of the object."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
 
     def denies(self, condition: str) -> bool:
-        """Whether a guard about the type or the identity of something is plainly false for the object."""
+        """Return whether a guard on a type or an identity is certainly false for the object."""
         checks: dict[str, Callable[[object], int]] = {
             "___check_type_id": lambda it: id(type(it)),
             "___check_obj_id": id,
@@ -110,7 +110,7 @@ class Owned:
         return False
 
     def tensor(self, source: str) -> torch.Tensor | None:
-        """The tensor that the object has at a source (``L['self'].weight``), if it has one there."""
+        """Return the tensor that the object has at a source (``L['self'].weight``), if it has one there."""
         try:
             found = self._at(ast.parse(source, mode="eval").body)
         except SyntaxError:

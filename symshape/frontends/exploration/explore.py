@@ -1,4 +1,4 @@
-"""``symshape.explore``: a guard set, a tree, a trace, a compiled function or Dynamo's cache as something to look at."""
+"""``symshape.explore``: an interactive view of a guard set, a tree, a trace, a compiled function or Dynamo's cache."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from symshape.user_code import name_of
 
 __all__ = ["explore"]
 
-_MOST_PADDED = 1000  # ops of a trace that is padded to be shown so: about a quarter of a millisecond each
+_MOST_PADDED = 1000  # ops of a trace that is also shown padded: about a quarter of a millisecond each
 
 
 def explore(x: Traced | Compiled | GuardSet | Tree[Any] | Callable[..., Any]) -> Exploration:
-    """What there is to see of a trace, a compiled function, a guard set, or a function of ``torch.compile``.
+    """Return a view of a trace, a compiled function, a guard set, or a function of ``torch.compile``.
 
-    In a notebook it shows itself, interactively where anywidget is installed (the extra ``notebook``); elsewhere
-    ``.save("report.html")`` writes one file that needs nothing else.
+    In a notebook the view shows itself, interactively if anywidget is installed (the extra ``notebook``); elsewhere
+    ``.save("report.html")`` writes one self-contained file.
 
     Args:
-        x: a :class:`symshape.Traced`, what :func:`symshape.compile` or ``torch.compile`` answered, or a
+        x: a :class:`symshape.Traced`, a result of :func:`symshape.compile` or ``torch.compile``, or a
             :class:`guards.GuardSet` or :class:`guards.Tree`.
 
     Raises:
-        InputError: it is something else, or Dynamo keeps nothing for it.
-        UnsupportedError: this version of torch does not show what Dynamo keeps.
+        InputError: it is something else, or Dynamo has no entries for it.
+        UnsupportedError: this version of torch does not show Dynamo's entries.
 
     >>> import torch, symshape
     >>> double = symshape.compile(lambda x: x * 2)

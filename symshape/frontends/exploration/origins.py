@@ -1,4 +1,4 @@
-"""The lines of the user's program that a report refers to, each once, with what stands around it."""
+"""The lines of the user's program that a report refers to, each once, with the lines around it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import attrs
 from guards.sets.origin import Origin
 from symshape.exploring.report_records import OriginRecord
 
-_AROUND = 2  # lines shown before and after the one that is meant
+_AROUND = 2  # lines shown before and after the line itself
 _LONGEST = 400  # characters of a line
 
 
 class Origins:
-    """Collects origins.
+    """A collector of origins.
 
     Attributes:
-        records: those so far.
+        records: the records so far.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Origins:
         self._positions: dict[Origin, int] = {}
 
     def add(self, origin: Origin | None, *, excerpt: bool = True) -> int | None:
-        """The position of an origin among the records; None for no origin."""
+        """Return the position of an origin among the records; None for no origin."""
         if origin is None:
             return None
         found = self._positions.get(origin)

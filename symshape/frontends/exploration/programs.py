@@ -1,4 +1,4 @@
-"""A traced program as a record: its ops, and every integer in it as a formula that a page can compute."""
+"""Traced programs as records: their ops, and every integer as a formula that a page can compute."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def program_record(
     *,
     whole: bool = True,
 ) -> ProgramRecord:
-    """The record of a program; ``slots`` says for each symbol which slot of its space holds it.
+    """Return the record of a program; ``slots`` maps each symbol to the slot of its space that holds it.
 
-    ``after`` is the program as it runs.  One that is not wanted ``whole`` has neither ops nor costs.
+    ``after`` is the program as it runs. If not ``whole``, the record has neither ops nor costs.
     """
     formulas = _Formulas(program)
     inputs = [formulas.tensor(each.value, each.path) for each in program.graph.inputs]
@@ -93,7 +93,7 @@ class _Formulas:
         self._known: dict[Term, int] = {}
 
     def add(self, size: Any) -> int:
-        """The position of the formula of a size, an int or symbolic."""
+        """Return the position of the formula of a size, an int or symbolic."""
         term = size if isinstance(size, Term) else getattr(size, "term", None)
         if term is None:
             term = arithmetic.const(size)
@@ -110,11 +110,11 @@ class _Formulas:
         return found
 
     def tensor(self, value: Value, path: str = "") -> TensorRecord:
-        """A tensor of the program."""
+        """Return the record of a tensor of the program."""
         return self.spec(value.spec, value.name, path)
 
     def spec(self, spec: TensorSpec, name: str = "", path: str = "") -> TensorRecord:
-        """A tensor that is known by its spec."""
+        """Return the record of a tensor from its spec."""
         dtype = describe_spec(spec).partition("[")[0]
         return TensorRecord(name, path, dtype, [self.add(size) for size in spec.sizes])
 

@@ -1,4 +1,4 @@
-"""Guard sets and families of entries as spaces: the integers that one may turn, and what waits for them."""
+"""Guard sets and families of entries as spaces: the integers that a reader may change, and the guards on them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from symshape.frontends.exploration.origins import Origins
 from symshape.graph.program import Program, given_name
 
 _KINDS = {"declared": "declared", "static": "static", "layout": "layout"}
-_EXPLAINED = 24  # guards of a set up to which it is asked which of them others imply
+_EXPLAINED = 24  # guards of a set, at most, for which it is proven which others imply them
 
 
 class SpaceMaker:
-    """Makes one space: slots by name, guards on one tape."""
+    """A maker of one space: slots by name, guards on one tape."""
 
     def __init__(self, names: Sequence[str], origins: Origins) -> None:
         self.names = tuple(names)
@@ -36,7 +36,7 @@ class SpaceMaker:
         self._origins = origins
 
     def guards(self, guard_set: GuardSet, words: Mapping[str, str], shown: Mapping[str, str]) -> list[GuardRecord]:
-        """The conditions of a set; ``words`` and ``shown`` spell its symbols for the caller, and in short."""
+        """Return the conditions of a set; ``words`` and ``shown`` spell its symbols in full and in short."""
         return [self._guard(guard, words, shown) for guard in guard_set.conditions]
 
     def _guard(self, guard: Guard, words: Mapping[str, str], shown: Mapping[str, str]) -> GuardRecord:
@@ -52,12 +52,12 @@ class SpaceMaker:
         )
 
     def record(self) -> TapeRecord:
-        """The tape, when everything is on it."""
+        """Return the tape, once everything is on it."""
         return TapeRecord(self.tape.steps, self.tape.exact_up_to())
 
 
 def top_of(start: int, high: int | None, seen: Iterable[int] = ()) -> int:
-    """Where a slider ends: a power of two beyond all that came and all that is allowed.
+    """Return the end of a slider: a power of two beyond all values that came or are allowed.
 
     >>> top_of(12, None), top_of(12, 4096), top_of(0, None, [5, 1000])
     (16, 8192, 1024)
@@ -69,7 +69,7 @@ def top_of(start: int, high: int | None, seen: Iterable[int] = ()) -> int:
 
 
 def linked(guards: Iterable[Term], names: Sequence[str]) -> list[list[int]]:
-    """Groups of slots that these conditions hold equal.
+    """Return the groups of slots that these conditions make equal.
 
     >>> from guards import parse
     >>> linked([parse("a == b"), parse("c == b"), parse("a > 2")], ["a", "b", "c", "d"])
@@ -100,7 +100,7 @@ def _equal_symbols(term: Term) -> tuple[Term, Term] | None:
 
 
 def space_of_guards(guard_set: GuardSet, sources: Mapping[str, Source | str], origins: Origins) -> Space:
-    """A guard set by itself: its symbols, which of its guards others imply, and whether it holds anywhere."""
+    """Return the space of a guard set: its symbols, guards implied by others, and whether any sizes satisfy it."""
     maker = SpaceMaker(guard_set.symbols, origins)
     words = spelled(sources)
     start = _example(guard_set)
@@ -121,7 +121,7 @@ def _example(guard_set: GuardSet) -> dict[str, int]:
 
 
 def _inside(guard_set: GuardSet, name: str) -> Pair:
-    """The range of a symbol as its guards narrow it."""
+    """Return the range of a symbol as its guards narrow it."""
     ranges = {symbol(each): limits for each, limits in guard_set.ranges.items()}
     interval = Facts.make(ranges, [guard.term for guard in guard_set]).interval(symbol(name))
     return interval.lo, interval.hi
@@ -134,7 +134,7 @@ def _slot(name: str, source: str, limits: Pair, start: int, inside: Pair) -> Slo
 
 
 def _studied(guard_set: GuardSet, records: list[GuardRecord]) -> tuple[list[GuardRecord], str]:
-    """What can be proven of the guards together: which are implied by which, and a contradiction."""
+    """Return the records with what can be proven of the guards: which others imply a guard, and a contradiction."""
     conflict = guard_set.core()
     if conflict is not None:
         contradicting = {guard.term for guard in conflict.conditions}
@@ -161,7 +161,7 @@ def _studied(guard_set: GuardSet, records: list[GuardRecord]) -> tuple[list[Guar
 
 
 def _reasons(index: int, kept: list[int], terms: Sequence[Term], ranges: Mapping[str, Pair]) -> list[int]:
-    """Few of the guards that are kept which imply the one at ``index``: each is left out that is not needed."""
+    """Return few of the kept guards that imply the one at ``index``: guards that are not needed are left out."""
     left = list(kept)
     for each in kept:
         fewer = [other for other in left if other != each]
@@ -174,7 +174,7 @@ def _reasons(index: int, kept: list[int], terms: Sequence[Term], ranges: Mapping
 
 
 def space_of_program(program: Program, origins: Origins, number: int) -> Space:
-    """One program: the symbols that its arguments give, and its guards."""
+    """Return the space of one program: the symbols that its arguments give, and its guards."""
     backed = [each for each in program.symbols.values() if each.backed]
     sources = {each.name: " = ".join(source.text() for source in each.sources) for each in backed}
     words = {each.name: given_name(each.term) or each.sources[0].text() for each in backed}

@@ -1,4 +1,4 @@
-"""A program as it runs, beside the one that was traced: padded for a bucket, or with kernels merged."""
+"""Programs as they run, beside the traced ones: padded for a bucket, or with kernels merged."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _LONGEST = 200  # characters of an op's arguments
 
 
 def of_entry(entry: Entry) -> TransformedRecord | None:
-    """What an entry runs instead of the program that was traced: the bucket with most repairs; None if it is the same.
+    """Return the program that an entry runs: the bucket with most repairs; None if it is the traced program.
 
-    Of one that runs in pieces it is a bucket of one piece.  Where a device runs it, kernels that were merged are shown
-    merged.
+    For an entry that runs in pieces it is a bucket of one piece. For a device, merged kernels are shown merged.
     """
     whole = entry.program
     parts = list(padded_parts(entry.runner, whole))
@@ -41,7 +40,7 @@ def of_entry(entry: Entry) -> TransformedRecord | None:
 
 
 def of_program(program: Program) -> TransformedRecord | None:
-    """What padding makes of a program at the capacities around its example call; None where nothing can be padded."""
+    """Return the padded program at the capacities around the example call; None where nothing can be padded."""
     if not candidates(program):
         return None
     hints = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
@@ -49,7 +48,7 @@ def of_program(program: Program) -> TransformedRecord | None:
 
 
 def padded(program: Program, made: Plan, *, fused: bool = False, whole: Program | None = None) -> TransformedRecord:
-    """A padded program, or piece of the ``whole``; where nothing was padded, only what refused."""
+    """Return the record of a padded program, or piece of the ``whole``; if nothing was padded, only the refusals."""
     words = spelled(program.sources)
     refused = [f"{words[name]} keeps its value: {refusal}" for name, refusal in made.refusals.items()]
     if made.padded is None:
@@ -72,7 +71,7 @@ def padded(program: Program, made: Plan, *, fused: bool = False, whole: Program 
 
 
 def merged(program: Program) -> TransformedRecord | None:
-    """The program with kernels merged, as a CUDA graph captures it; None where there is nothing to merge."""
+    """Return the program with kernels merged, as a CUDA graph captures it; None where nothing is merged."""
     graph = fuse(program.graph)
     if graph is program.graph:
         return None
@@ -87,7 +86,7 @@ def _steps(
     places: Mapping[int, int],
     repairs: Mapping[tuple[str, str], list[str]],
 ) -> Iterator[TransformedStepRecord]:
-    """The steps of the new graph, each with the traced step that it is for."""
+    """Yield the steps of the new graph, each with its traced step."""
     for step in graph.steps:
         source = _source(step, sources)
         name = str(step.guard.term) if isinstance(step, Assertion) else str(step.op)
@@ -110,13 +109,13 @@ def _source(step: Step, sources: Mapping[Value, Node]) -> Node | None:
 
 
 def _same(source: Node, step: Step) -> bool:
-    """Whether a step is the traced one at other sizes: the same op, or what it does without writing in place."""
+    """Return whether a step is the traced one at other sizes: the same op, whether or not it writes in place."""
     return isinstance(step, Node) and step.op._schema.name.rstrip("_") == source.op._schema.name.rstrip("_")
 
 
 @attrs.frozen(repr=False)
 class _Named:
-    """A tensor of the new program, or a size, in text."""
+    """The text of a tensor of the new program, or of a size."""
 
     leaf: Any
 

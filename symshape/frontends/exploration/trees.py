@@ -19,7 +19,7 @@ from symshape.frontends.exploration.spaces import SpaceMaker, linked, top_of
 def branch_record(
     node: Outline, entries: Sequence[object], points: Sequence[PointRecord], label: str = ""
 ) -> BranchRecord:
-    """A node with those below it, and how many of the calls at ``points`` pass each."""
+    """Return a node with the nodes below it, and how many of the calls at ``points`` pass each."""
     positions = {id(entry): at for at, entry in enumerate(entries)}
     here = [positions[id(entry)] for entry in node.entries]
     passing: list[list[PointRecord]] = [[] for _ in node.branches]
@@ -35,7 +35,7 @@ def branch_record(
 
 
 def space_of_tree(tree: Tree[Any], origins: Origins) -> Space:
-    """A dispatch tree by itself: what it leads to is named as text."""
+    """Return the space of a dispatch tree alone; its entries are named by their text."""
     names = tree.slots
     maker = SpaceMaker(names, origins)
     pairs = list(tree)
@@ -47,14 +47,14 @@ def space_of_tree(tree: Tree[Any], origins: Origins) -> Space:
 
 
 def _slot(name: str, guard_sets: Sequence[GuardSet]) -> SlotRecord:
-    """A slot that reaches as far as any number that the sets compare it with."""
+    """Return a slot whose slider reaches every number that the guard sets compare it with."""
     ranges = [guard_set.ranges[name] for guard_set in guard_sets if name in guard_set.symbols]
     signed = any(low is None or low < 0 for low, _ in ranges)
     return SlotRecord(name, name, None if signed else 0, None, 1, top_of(1, None, _bounds(name, guard_sets)))
 
 
 def _bounds(name: str, guard_sets: Sequence[GuardSet]) -> Iterator[int]:
-    """The ends of the ranges that conditions on this symbol alone give it."""
+    """Yield the ends of the ranges that conditions on this symbol alone give it."""
     for guard_set in guard_sets:
         if name in guard_set.symbols:
             alone = [guard.term for guard in guard_set if guard.term.symbols == {symbol(name)}]
