@@ -9,6 +9,7 @@ import torch
 
 import symshape
 from symshape.runtime import plain_calls, trials
+from tests.sampling import sampled
 from tests.symshape.everyday.whole.known import KNOWN, TRACES
 from tests.symshape.everyday.whole.loaded import PROGRAMS
 from tests.symshape.everyday.whole.program import difference, run
@@ -25,8 +26,7 @@ def test_as_in_eager(name: str) -> None:
     assert stats.traces <= TRACES.get(name, 2), compiled.explain_miss()
 
 
-@pytest.mark.parametrize("first", ["programs", "itself"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "first"), sampled(PROGRAMS, ["programs", "itself"], every=3))
 def test_where_the_function_itself_takes_turns(name: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a call leaves behind, the next one goes on from there, whoever serves it: all calls are of a trial."""
     monkeypatch.setattr(trials, "PAIRS", 4)  # the order changes in between

@@ -21,6 +21,7 @@ from symshape.calls.constant_keys import Nesting
 from symshape.calls.nesting_codegen import KnownNestings
 from symshape.calls.object_arguments import FlattenedObject, owner_of
 from symshape.errors import InputError
+from tests.sampling import sampled
 from tests.symshape.calls.test_object_kinds import assert_same
 
 Tensor = torch.Tensor
@@ -166,7 +167,7 @@ def _readable(rng: random.Random) -> Any:
             return value
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", sampled(range(120), every=4))
 def test_equal_keys_mean_equal_readings(seed: int) -> None:
     rng = random.Random(seed)
     nests, first = KnownNestings(), _readable(rng)
@@ -255,8 +256,7 @@ ON_DICTIONARY: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", [Plain, Hashed, Slotted, Defined, _space])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("kind", "seed"), sampled([Plain, Hashed, Slotted, Defined, _space], range(3), every=4))
 def test_changes_between_calls_are_seen(kind: Callable[..., Any], seed: int) -> None:
     rng = random.Random(seed)
     compiled = symshape.compile(_total)

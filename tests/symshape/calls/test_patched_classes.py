@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import symshape
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 CALLS, PATCHED = 9, 6
@@ -192,8 +193,7 @@ def _said(make: Make, patch: Callable[[Any], None], compiled: bool, fn: Any, mad
     return said
 
 
-@pytest.mark.parametrize("patch", PATCHES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "patch"), sampled(KINDS, PATCHES, every=3))
 def test_an_object_that_is_given(kind: str, patch: str) -> None:
     for name, fn in PROGRAMS.items():
         parts = (KINDS[kind], PATCHES[patch])

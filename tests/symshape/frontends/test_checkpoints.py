@@ -19,6 +19,7 @@ from symshape.errors import FallbackWarning
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
 from symshape.runtime.trials import EVERY
+from tests.sampling import sampled
 
 Tensor = torch.Tensor
 Model = Callable[[Tensor], Tensor]
@@ -80,8 +81,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # Dynamo reads it
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize(("around", "way"), sampled(AROUND, WAYS, every=4))
 def test_training_with_accumulated_gradients(way: str, around: str) -> None:
     """Two forwards of sizes that change before their backwards; more calls than any way of serving lasts."""
     ours = net()

@@ -13,6 +13,7 @@ import symshape
 from symshape.runtime.runners.padded import PaddedRunner
 from symshape.runtime.runners.piecewise import padded_parts
 from tests.meta_fns.padding.poison import poison
+from tests.sampling import sampled
 from tests.training import TRAINED, loss_of
 
 SIZES = ((6, 23), (5, 17), (3, 9), (6, 24), (5, 18), (3, 12), (5, 21), (3, 10), (6, 19), (3, 11))
@@ -42,9 +43,7 @@ def _poisoned(compiled: Any, number: int) -> None:
                     poison(buffer, number)
 
 
-@pytest.mark.parametrize("detach", [True, False], ids=["detached", "with its history"])
-@pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize("model", ["gpt2", "encoder"])
+@pytest.mark.parametrize(("name", "model", "detach"), sampled(OPTIMIZERS, ["gpt2", "encoder"], [True, False], every=5))
 def test_steps_of_training(model: str, name: str, detach: bool) -> None:
     (trained,) = (each for each in TRAINED if each.name == model)
     theirs, ours = (trained.build() for _ in range(2))
