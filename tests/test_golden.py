@@ -12,6 +12,7 @@ import guards
 import meta_fns
 import symshape
 from tests.discovery import REPOSITORY
+from tests.golden.messages import messages_of
 from tests.golden.texts import FAILING, HERE, TEXTS, difference, masked, path_of
 
 # Whose guards these are: the models' source lines and torch's decompositions are part of the texts.
@@ -68,3 +69,30 @@ def test_a_difference_is_shown() -> None:
     kept = path_of("errors").read_text(encoding="utf-8")
     assert difference("errors", kept) == ""
     assert "+new" in difference("errors", kept + "new\n")
+
+
+def test_messages_are_found_wherever_they_are_written() -> None:
+    source = '''
+"""A docstring is no message."""
+HINT = "write it down"
+def f(a, b):
+    """Nor is this."""
+    if a:
+        raise ValueError(f"{a.name} is {b[0]}" + (" by accident" if b else "") + ", and wrong")
+    if b:
+        raise KeyError("missing") from None
+    warnings.warn("careful", stacklevel=2)
+    say(", ".join(["one thing", "another thing"]), kind="word")
+    return f"line\\n{'of the caller' if a else b} here"
+'''
+    assert messages_of(source) == [
+        "write it down",
+        "ValueError: {name} is {b}{…}, and wrong",
+        "ValueError:  by accident",
+        "KeyError: missing",
+        "warn: careful",
+        "say: one thing",
+        "say: another thing",
+        r"line\n{…} here",
+        "of the caller",
+    ]

@@ -19,6 +19,7 @@ from guards import Guard, GuardSet, Origin, Size, Tree, parse
 from symshape import Dim
 from symshape.store.ranks import Ranks
 from tests.discovery import REPOSITORY
+from tests.golden.messages import messages
 
 HERE = Path(__file__).resolve().parent
 MODELS = {"gpt2": "gpt2, mask", "llama": "llama, mask", "bert": "bert", "t5": "t5", "resnet": "resnet"}
@@ -297,5 +298,6 @@ TEXTS: dict[str, Callable[[], str]] = {
     **{f"guards_of_{name}": lambda name=name: _model(name) for name in MODELS},  # type: ignore[misc]
     "errors": _errors,
     "explanations": _explanations,
+    "messages": messages,
     "demo": _demo,
 }
