@@ -313,7 +313,7 @@ def _tensor_key(tensor: torch.Tensor, path: str) -> TensorKey:
         if tensor.is_quantized:
             raise InputError(f"argument {path} is quantized; only plain tensors can be traced")
         lazy, resolve = ("conjugated", "resolve_conj") if tensor.is_conj() else ("negated", "resolve_neg")
-        raise InputError(f"argument {path} is {lazy} lazily, which cannot be traced; pass {path}.{resolve}()")
+        raise InputError(f"argument {path} is lazily {lazy}, which cannot be traced; pass {path}.{resolve}()")
     same: tuple[Any, ...] = (*equal_part(tensor), tensor.dim(), layout_of(tensor), type(tensor))
     return TensorKey(*same)
 

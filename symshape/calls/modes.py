@@ -105,9 +105,9 @@ def _device() -> str:
         strange = [kind.__qualname__ for kind in kinds if kind is not DeviceContext]
         if strange:
             raise UnsupportedError(
-                f"the torch function mode {strange[-1]} is active around the call; a traced program would pass through "
-                "it once while it is traced and again when it runs: call the plain function there, or enter the mode "
-                "inside of it"
+                f"the torch function mode {strange[-1]} is active around the call, and would act on a compiled "
+                "program twice: during the trace and in each run; call the uncompiled function there, or enter "
+                "the mode inside the function"
             )
     return str(torch.get_default_device())
 

@@ -80,7 +80,9 @@ class Limit:
         if self.flops is not None:
             cost = traced.cost()
             if cost.unpriced:
-                raise InputError(f"flops={self.flops!r} cannot be kept: nobody knows what {min(cost.unpriced)} costs")
+                raise InputError(
+                    f"the limit flops={self.flops!r} cannot be checked: the cost of {min(cost.unpriced)} is not known"
+                )
             budget = amount(self.flops, "flops")
             found = found.intersect(cost.flops.within(budget, f"operations within {self.flops}"))
         return found

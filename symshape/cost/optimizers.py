@@ -95,8 +95,8 @@ def optimizer_memory(optimizer: Optimizer, alignment: int = 1) -> OptimizerMemor
             stand_in.step()
     except (RuntimeError, TypeError, NotImplementedError) as error:
         raise InputError(
-            f"a step of {name} cannot be taken without data ({error}); leave optimizer=… out, and subtract what it "
-            "keeps from the budget"
+            f"a step of {name} cannot be run without data ({error}); leave optimizer=… out, and subtract the "
+            "optimizer's state from the budget"
         ) from None
     before = sum(
         counted(storage) for storage in {t.untyped_storage()._cdata: t.untyped_storage() for t in held}.values()

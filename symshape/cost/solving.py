@@ -33,7 +33,9 @@ def largest(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, ot
     """
     domain.require(symbol)
     if symbol in others:
-        raise InputError(f"{symbol!r} is asked for and given (={others[symbol]}); leave it out of the sizes")
+        raise InputError(
+            f"{symbol!r} is the size to solve for, but also given (={others[symbol]}); leave it out of the sizes"
+        )
     unknown = arithmetic.symbol(symbol)
     domain.check_names(others, _needed(domain, terms, unknown))
     domain.check_sizes(others)
@@ -76,7 +78,9 @@ def solved(domain: Domain, terms: Sequence[Term], symbol: str, at_most: int, oth
     """
     domain.require(symbol)
     if symbol in others:
-        raise InputError(f"{symbol!r} is asked for and given (={others[symbol]}); leave it out of the sizes")
+        raise InputError(
+            f"{symbol!r} is the size to solve for, but also given (={others[symbol]}); leave it out of the sizes"
+        )
     domain.check_names(others, frozenset())
     domain.check_sizes(others)
     replacements = {arithmetic.symbol(name): arithmetic.const(value) for name, value in others.items()}

@@ -102,7 +102,7 @@ def _bucket_row(part: ServingRecord, bucket: BucketRecord) -> tuple[str, ...]:
 
 
 def _unpadded(part: ServingRecord) -> tuple[str, ...]:
-    return part.part or "all", "", "", "", "", "", "runs as it is" if part.reasons else part.runner
+    return part.part or "all", "", "", "", "", "", "runs eagerly" if part.reasons else part.runner
 
 
 def _told(part: ServingRecord) -> str:

@@ -55,7 +55,7 @@ class BackendReport:
         calls = sum(each.stats.calls for each in self.graphs)
         traces = sum(each.stats.traces for each in self.graphs)
         fallbacks = sum(each.stats.fallbacks for each in self.graphs)
-        title = f"{len(self.graphs)} graphs, {traces} traced, {calls} calls, {fallbacks} of them as they are"
+        title = f"{len(self.graphs)} graphs, {traces} traced, {calls} calls, {fallbacks} of them eager"
         rows = tuple(_row(each) for each in self.graphs)
         columns = ("graph", "of", "calls", "ops", "sizes that vary", "runner", "made because")
         code = frozenset({"of", "sizes that vary"})

@@ -197,7 +197,8 @@ class _Baking:
     def __init__(self, fn: Any, options: Options, dynamic: Dynamic, example: Call, most: int) -> None:
         if example.has_records:
             raise InputError(
-                "a call that is given an object which is taken apart (a cache of a model) cannot be stored"
+                "a call with an object argument that is flattened into its attributes (a model's cache) cannot be "
+                "stored; call it without that object"
             )
         self._fn, self._options, self._dynamic = fn, attrs.evolve(options, on_miss="trace"), dynamic
         self._example, self._most = example, most
@@ -327,7 +328,7 @@ class _Baking:
                     self.added.append(named)
                     continue
                 elif close:
-                    why = self._why(mode, point, "the program traced for them is not for them")
+                    why = self._why(mode, point, "the program traced for these sizes does not serve them")
                     reason += f": {why}; if no such call comes, declare a narrower Dim"
             return Proof(mode, proof.covered, record.text(), named, reason)
 
@@ -357,7 +358,10 @@ def _resized(tensor: torch.Tensor, key: TensorKey, shape: tuple[int, ...], path:
     if shape == tuple(tensor.shape):
         return tensor
     if layout_of(tensor) != "contiguous":
-        raise InputError(f"{path} is not contiguous in the example call, so there is no telling its strides at {shape}")
+        raise InputError(
+            f"{path} is not contiguous in the example call, so its strides at {shape} are not known; "
+            "pass a contiguous tensor"
+        )
     try:
         made = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
     except RuntimeError as error:

@@ -88,7 +88,7 @@ def compile(
     if not callable(fn):
         raise _not_to_call(type(fn).__name__)
     if isinstance(fn, (Compiled, CompiledModule)):
-        raise InputError("this function is compiled already")
+        raise InputError("this function is already compiled by symshape.compile; pass the function that it was made of")
     chosen = options_of(options)
     if store is not False:
         chosen = attrs.evolve(chosen, store=store)

@@ -58,8 +58,8 @@ _is_dynamo_compiling = torch.compiler.is_dynamo_compiling  # looked up once
 _cannot_serve: Callable[[], bool] = dispatch.is_jit_tracing if refusal() is None else lambda: True
 _saving_hooks = autograd.top_saving_hooks
 _IN_JIT_TRACE = (
-    "torch.jit.trace is around the call, under which sizes are tensors: a graph would run with the numbers of this "
-    "call for ever; torch.jit.trace the plain function, or torch.export it"
+    "torch.jit.trace is around the call and turns sizes into tensors, so its graph would keep the sizes of this "
+    "call; use torch.jit.trace on the uncompiled function, or use torch.export"
 )
 
 

@@ -95,7 +95,7 @@ def compiled_of(module: Any) -> Compiled:
         return object.__getattribute__(module, _COMPILED)  # type: ignore[no-any-return]
     except AttributeError:
         raise InputError(
-            f"this {type(module).__name__} is no module or function that symshape.compile answered"
+            f"this {type(module).__name__} was not returned by symshape.compile; pass a compiled function or module"
         ) from None
 
 

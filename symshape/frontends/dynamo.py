@@ -317,7 +317,7 @@ def _settings(mode: str | None, options: Options | Mapping[str, Any] | None) -> 
     chosen = options if isinstance(options, Options) else options_of(rest, "runner", "fullgraph")
     if chosen.on_miss != "trace":
         raise InputError(
-            "on_miss is for symshape.compile, which has a store; Dynamo traces before the backend is asked"
+            "on_miss needs a store, which only symshape.compile has; leave it out of the backend's options"
         )
     return runner, fullgraph, chosen
 

@@ -40,8 +40,8 @@ Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The program that serves a call, the integers to run it with, and the call's leaves."""
 _numbers = count()
 _REMEDY = (
-    "Said once for each graph: symshape.backend_report() counts the calls, and "
-    'torch.compile(fn, backend="symshape", options={"fullgraph": True}) raises instead.'
+    "This warning comes once for each graph: symshape.backend_report() counts the calls, and torch.compile(fn, "
+    'backend="symshape", options={"fullgraph": True}) raises instead.'
 )
 Boxed = Callable[[list[Any]], Any]
 """A function that takes the arguments as a list, which it may empty."""
@@ -308,7 +308,7 @@ class DynamoGraph:
 
     def explain_plain(self) -> str:
         """Return which calls ran the graph as Dynamo made it, and why; empty if none did."""
-        told = f"{self.plain} of {self.calls + self.plain} calls ran the graph as Dynamo made it"
+        told = f"{self.plain} of {self.calls + self.plain} calls ran Dynamo's own graph"
         return f"{told}: {self.plain_because} (Options.plain_calls)" if self.plain else ""
 
     def reset(self) -> None:

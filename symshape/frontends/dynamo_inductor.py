@@ -53,7 +53,7 @@ def check_names(code: Any) -> None:
         known = function.__globals__.keys() | vars(builtins).keys()
         unknown = sorted(set(_globals_read(function.__code__)) - known)
         if unknown:
-            raise UnsupportedError(f"the code that Inductor made reads {unknown[0]}, which it defines nowhere")
+            raise UnsupportedError(f"the code that Inductor generated reads {unknown[0]}, which it does not define")
 
 
 def _globals_read(code: CodeType) -> Iterator[str]:

@@ -20,10 +20,10 @@ _COUNTERS = {
     "misses": "Calls that needed a trace.",
     "traces": "Programs traced.",
     "evictions": "Entries that left because the cache was full.",
-    "fallbacks": "Calls that ran the function itself.",
+    "fallbacks": "Calls that ran eagerly.",
     "refusals": "Traces that failed.",
-    "untraced": "Calls that ran the function itself since tracing their sizes would not pay.",
-    "plain": "Calls that ran the function itself since it is faster.",
+    "untraced": "Calls that ran eagerly because tracing their sizes would not pay.",
+    "plain": "Calls that ran eagerly because eager is faster.",
     "verified": "Calls that eager ran too and agreed with.",
 }
 _GAUGES = {"entries": "Entries in the cache.", "cuda_graphs": "CUDA graphs and padded buckets that are kept."}

@@ -82,7 +82,7 @@ def _budget(store: GraphStore) -> str:
 def _served(served: ServingRecord) -> Iterator[str]:
     """Yield the report of a part of an entry: a piece below its name, a whole program without a name."""
     if served.reasons:
-        yield f"{served.part} runs as it is:"
+        yield f"{served.part} runs eagerly:"
     elif served.part:
         yield f"{served.part}: {served.runner}"
     lines = [*served.accounts]

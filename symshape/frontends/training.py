@@ -144,7 +144,10 @@ def _step(fn: Callable[..., Any], loss: Loss | None, parameters: list[torch.Tens
 def _single(found: Any) -> torch.Tensor:
     if not isinstance(found, torch.Tensor) or any(size != 1 for size in found.shape):
         what = _described(found, found)
-        raise InputError(f"what loss=… makes of the result ({what}) is not one number; pass loss=torch.mean, say")
+        raise InputError(
+            f"loss=… returns {what}, which is not one number; pass a function that returns a scalar, "
+            "such as loss=torch.mean"
+        )
     return found
 
 
@@ -156,5 +159,8 @@ def _loss_of(result: Any) -> torch.Tensor:
     found = result if isinstance(result, torch.Tensor) else getattr(result, "loss", None)
     if not isinstance(found, torch.Tensor) or found.dim():
         what = _described(found, result)
-        raise InputError(f"the result ({what}) is no loss, and has none as .loss; pass loss=…, which makes one of it")
+        raise InputError(
+            f"the result ({what}) is not a scalar loss and has no attribute .loss; pass loss=…, a "
+            "function that computes one from the result"
+        )
     return found

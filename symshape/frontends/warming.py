@@ -135,8 +135,8 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
     if not warmable:
         what = sorted({each.runner_name for each in entries}) or ["no program yet: call it once, with any sizes"]
         raise InputError(
-            'only buckets of runner="padded" can be made before they are needed, for programs with symbols '
-            f"(dynamic=True has them from the first call on); here there is {', '.join(what)}"
+            'warm_up makes buckets of runner="padded" for programs with symbols (dynamic=True has them from the '
+            f"first call on); here there is {', '.join(what)}"
         )
     wanted = _wanted(sizes, most_general(warmable))
     wanted.sort(key=lambda caps: prod(caps.values()), reverse=True)
@@ -178,7 +178,7 @@ def _warmed(entry: Entry, caps: Mapping[str, int]) -> Warmed:
     ]
     if not found:
         names = ", ".join(sorted(_of_data(entry)))
-        return Warmed(caps, reason=f"its pieces have sizes that are found out when it runs: name {names}, too")
+        return Warmed(caps, reason=(f"the sizes of its pieces are known only at run time: give sizes for {names}, too"))
     sizes = dict(caps)
     for each in found:
         sizes.update(each.sizes)

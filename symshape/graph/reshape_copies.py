@@ -88,8 +88,9 @@ def settle(
             with at(each.location), suppress(*(() if through else (DataDependentError,))):
                 if each.ask() is not None and through:
                     raise UnsupportedError(
-                        "reshape makes a view here, as sizes that are known only at run time tell too late, and it, or "
-                        "what it is a view of, is written to in place; call contiguous() or clone() before"
+                        "reshape returns a view or a copy here, depending on sizes that are known only at run "
+                        "time, and the result, or the tensor it comes from, is written to in place; call "
+                        "contiguous() or clone() before reshape"
                     )
         elif each.copy in returned:
             viewed = _laying_out(_viewed(steps), steps, also=_copies_densely) if viewed is None else viewed

@@ -130,13 +130,17 @@ class _Writer:
     def _node(self, step: Node) -> None:
         if step.grad is not None or step.inference is not None:
             raise UnsupportedError(
-                "the program turns gradients on or off inside (or inference mode), which an FX graph cannot say"
+                "the program switches gradients or inference mode on or off inside, which an FX graph cannot express"
             )
         op: Any = step.op
         if isinstance(op, ControlFlow):
-            raise UnsupportedError(f"the program calls {op}, which runs functions; an FX graph of ours holds none")
+            raise UnsupportedError(
+                f"the program calls {op}, which takes functions; an FX graph made by symshape holds none"
+            )
         if isinstance(op, LiveCall):
-            raise UnsupportedError(f"the program calls {op}, which tells autograd what an FX graph cannot say")
+            raise UnsupportedError(
+                f"the program calls {op}, which changes what autograd records; an FX graph cannot express that"
+            )
         args = tuple(self._argument(arg) for arg in step.args)
         kwargs = {name: self._argument(arg) for name, arg in step.kwargs.items()}
         made = self.graph.call_function(step.op, args, kwargs)
@@ -172,7 +176,7 @@ class _Writer:
         if term.op == "symbol":
             return self.floats[term.symbol]
         if term.op not in _FLOATS:
-            raise UnsupportedError(f"an FX graph cannot say the float {term}")
+            raise UnsupportedError(f"an FX graph cannot express the float {term}")
         operands = [self._leaf(a) if isinstance(a, (Term, FloatTerm)) else a for a in term.args]
         return self.graph.call_function(_FLOATS[term.op], tuple(operands))
 

@@ -36,13 +36,14 @@ __all__ = ["EagerCall", "EagerCalls"]
 _MOST_CALLS, _MOST_VALUES = 4096, 64  # eager calls stored by key; integers stored for a refusal
 _LONGEST = 2000  # characters of a reason
 _REMEDY = (
-    "Said once for each compiled function: explain_fallback() counts the calls, and "
+    "This warning comes once for each compiled function: explain_fallback() counts the calls, and "
     "symshape.compile(fn, fullgraph=True) raises instead."
 )
 _HELP = (
-    "Said once for each compiled function. Programs that exist serve their sizes, and sizes that come often are traced "
-    "still.\n  What helps: that line without the size as a plain number or in a branch; dynamic={...} with the "
-    "dimension makes it an error. symshape.Options(free_traces=None) traces every size."
+    "This warning comes once for each compiled function. Programs that exist still serve their sizes, and "
+    "frequent sizes are still traced.\n  To avoid it, change that line so that the size is not used as a plain "
+    "number or in a branch; dynamic={...} with the dimension makes it an error. "
+    "symshape.Options(free_traces=None) traces every size."
 )
 _ALWAYS_RAISED = (ConstraintViolation, DimError, RunnerError, KeyboardInterrupt)
 """Errors that are always raised: broken constraints, wrong requests, and the user's interrupt."""
@@ -320,7 +321,7 @@ class EagerCalls:
         if refusal is None:
             return result
         if self._fullgraph:
-            raise UnsupportedError(f"{name_of(self._fn)} cannot be traced, though it runs as it is: {refusal.text()}")
+            raise UnsupportedError(f"{name_of(self._fn)} cannot be traced, though it runs eagerly: {refusal.text()}")
         if not refusal.sure:
             self._tell(call)
         return result
@@ -335,8 +336,7 @@ class EagerCalls:
         if refused in self._warned or call.reason in _QUIET:
             return
         warn_user(
-            f"{name} cannot be traced and runs as it is (eager) for calls like this one: {refusal.text()}\n"
-            f"  {self._remedy}"
+            f"{name} cannot be traced and runs eagerly for calls like this one: {refusal.text()}\n  {self._remedy}"
             if refusal is not None
             else f"{account.reason}\n  {_HELP}",
             FallbackWarning,
@@ -353,14 +353,14 @@ class EagerCalls:
             return _WAITS, here
         if account is self.programs.others:
             start = (
-                f"{name} was traced {self.programs.traces} times, mostly for arguments that nest in a new way (a list "
-                f"that grows, other keys), which served little more than one call each: calls with arguments that nest "
-                f"in a new way run {name} as it is (eager) from now on"
+                f"{name} was traced {self.programs.traces} times, mostly for arguments in new containers (a list "
+                f"that grows, other keys), and each trace served little more than one call: {name} runs eagerly "
+                "for calls with new containers from now on"
             )
             return f"{start}. {self._why()}", here
         start = (
-            f"{name} was traced {account.traces} times for arguments like these, each time for little more than the "
-            f"sizes of one call: calls with new sizes run {name} as it is (eager) from now on"
+            f"{name} was traced {account.traces} times for arguments like these, each time for little more than "
+            f"the sizes of one call: {name} runs eagerly for calls with new sizes from now on"
         )
         entries = [entry for each in account.programs if (entry := each()) is not None]
         found = fixed_by_both(*entries) if len(entries) == 2 else None
@@ -386,17 +386,17 @@ class EagerCalls:
             told[each.first_line()] = before[0] + each.calls, before[1] + each.attempts
         if not self.fallbacks:
             return "\n".join(others) or f"Every call of {name} was traced: none fell back."
-        lines = [*others, f"{name} ran as it is (eager) in {_times(self.fallbacks, 'call')} of {calls:,}:"]
+        lines = [*others, f"{name} ran eagerly in {_times(self.fallbacks, 'call')} of {calls:,}:"]
         for text, (number, attempts) in sorted(told.items(), key=lambda item: -item[1][0]):
             lines.append(f"  {_times(number, 'call')}, tried {_times(attempts, 'time')}: {text}")
         return "\n".join(lines)
 
 
-_WAITS = "the next trace waits until calls have taken long enough for what it costs"
+_WAITS = "the next trace waits until eager calls have taken long enough to pay for it"
 _FIRST = "the first calls on a CUDA device run eagerly: they tell which sizes change"
 _SPECIAL = (
-    "a size that changes is 0 or 1 in this call: a program for that alone is traced once such calls have taken long "
-    "enough for what it costs"
+    "a size that changes is 0 or 1 in this call: a program for that size alone is traced once such calls have "
+    "taken long enough to pay for it"
 )
 _QUIET = (_WAITS, _FIRST, _SPECIAL)
 """Temporary reasons, for which no warning is given."""

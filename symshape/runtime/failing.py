@@ -118,7 +118,9 @@ class Failing:
             self.in_vain += 1
             self._on_vain(self)
         if events.anybody():
-            reason = f"{type(error).__name__} while its graph ran, and not in the function itself: {error}"
+            reason = (
+                f"{type(error).__name__} while its compiled graph ran, but not when the function ran eagerly: {error}"
+            )
             events.emit(events.RanEagerly(name_of(self._fn), reason, defined_at(self._fn)))
         return result
 

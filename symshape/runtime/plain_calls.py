@@ -111,12 +111,10 @@ class PlainCalls:
         """Return lines for a report: how many calls ran eagerly, and why."""
         found = []
         if self.hooked:
-            found.append(f"{self.hooked} calls under saved-tensor hooks (a checkpoint's) ran the function itself")
+            found.append(f"{self.hooked} calls under saved-tensor hooks (a checkpoint's) ran eagerly")
         if self.verdict is not None and self.verdict.faster:
             calls = self.calls - self.hooked
-            found.append(
-                f"{calls} calls ran the function itself, which is faster here: {self.verdict} (Options.plain_calls)"
-            )
+            found.append(f"{calls} calls ran eagerly, which is faster here: {self.verdict} (Options.plain_calls)")
         return found
 
 

@@ -123,11 +123,12 @@ class Verifier:
         cause = _cause(entry, find, spare, expected)
         events.emit(events.Mismatch(self._name, entry.number, found[0], cause))
         raise VerificationError(
-            f"{self._name}: entry {entry.number} (runner {entry.runner_name}) computes something else than eager.\n"
+            f"{self._name}: the result of entry {entry.number} (runner {entry.runner_name}) differs from eager's.\n"
             f"  first difference: {found[0]}\n"
             + (f"  and {len(found) - 1} more\n" if len(found) > 1 else "")
             + f"  suspected cause: {cause}\n"
-            "  The entry has left the cache; eager's effects have happened. Please report this with the function.",
+            "  The entry was evicted, and the call's side effects are eager's. "
+            "Report this to symshape with the function.",
             tuple(found),
             cause,
         ) from expected.error
@@ -216,17 +217,20 @@ def _cause(entry: Served, find: Find, spare: Arguments, expected: Seen) -> str:
         fresh, _, _ = find(*spare)
         again = _compiled(fresh, find, copy_call(*spare))
     except Exception as error:
-        return f"tracing anew fails: {type(error).__name__}: {error}"
+        return f"tracing again fails: {type(error).__name__}: {error}"
     if not differences(expected, again):
         if not differences(expected, _compiled(entry, _by_graph(entry, find), copy_call(*spare))):
             return f"the runner {entry.runner_name}: the same graph, run op by op, agrees with eager"
         return (
-            "traced anew, the program agrees with eager: something that it reads outside its arguments has changed "
-            f"since the trace and no guard looked at it{_where(entry.program, fresh.program)}"
+            "traced again, the program agrees with eager: something that it reads outside its arguments has "
+            f"changed since the trace, and no guard covers it{_where(entry.program, fresh.program)}"
         )
     if fresh.runner_name != "eager":
-        return f"the runner {fresh.runner_name}, or an operator's rule: traced anew it differs again"
-    return "traced anew, it differs again: the function reads something that changes at every call, or a rule is wrong"
+        return f"the runner {fresh.runner_name}, or an operator's rule: traced again, the program still differs"
+    return (
+        "traced again, the program still differs: the function reads something that changes at every call, or "
+        "a rule is wrong"
+    )
 
 
 @attrs.frozen

@@ -42,7 +42,10 @@ def question_to_json(asked: Asked, terms: TermsWriter, number_of: Callable[[torc
         try:
             return {"object": number_of(tensor, "")}
         except NotStorable:
-            reason = "a program that branches on a number in a tensor that nothing that it read leads to"
+            reason = (
+                "a program that branches on a number in a tensor that another process could not find by the "
+                "names that the program read"
+            )
             raise NotStorable(reason) from None
 
     return {
@@ -76,7 +79,7 @@ def question_from_json(data: Json, terms: TermsReader, tensor: Callable[[int], t
     outside = tuple(_outside(each, tensor) for each in list_of(written, _MOST))
     computed = GraphReader(graph, terms, tensor, len(read)).graph()
     if len(kinds) != len(read) or not set(asked_for) <= COMPARE.keys():
-        raise EntryError("a question of numbers that is none")
+        raise EntryError("a malformed question about numbers")
     whole = tuple(_integer(each, leaves) for each in list_of(integers, _MOST))
     _check(computed, kinds, len(asked_for), {name for name, _ in whole})
     asked = Asked.in_graph(computed, tuple(read), kinds, asked_for, outside, whole)
@@ -122,4 +125,4 @@ def _check_known(numbers: Sequence[Any], known: Set[str], integers: Set[str]) ->
             if not {symbol.name for symbol in each.symbols} <= known:
                 raise EntryError("a question about an integer that is not known")
         elif type(each) not in (bool, int, float):
-            raise EntryError("a question about what is no number")
+            raise EntryError("a question about something that is not a number")

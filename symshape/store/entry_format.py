@@ -193,7 +193,7 @@ def _typed(header: Json) -> dict[str, Json]:
     """Check the types in a header that its readers rely on, and that its labels can be shown; return it."""
     *_, function, address, environment, structure, slots, conditions = fields_of(header, *_HEADER)
     if type(environment) is not dict:
-        raise EntryError("surroundings that are no object")
+        raise EntryError("the environment in it is not a JSON object")
     modes, _, leaves, duplicates, shared = fields_of(structure, *_STRUCTURE)
     for each in exactly(modes, 5)[3:4]:
         for pair in list_of(each, 64):
@@ -224,7 +224,7 @@ def parsed_json(line: bytes | str) -> Json:
 def _members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a name is said twice")
+        raise ValueError("a key appears twice")
     return members
 
 
@@ -368,10 +368,10 @@ def _check_symbols(graph: Graph, positions: Mapping[str, int]) -> None:
         if isinstance(step, Node):
             known |= {each.symbol for each in step.bindings}
         if missing:
-            raise EntryError(f"{sorted(missing)[0]} is needed before it is known")
+            raise EntryError(f"{sorted(missing)[0]} is read before it is computed")
     numbers = [each for each in graph.outputs if not isinstance(each, Value)]
     if missing := names_in(numbers) - known:
-        raise EntryError(f"{sorted(missing)[0]} is returned and never known")
+        raise EntryError(f"{sorted(missing)[0]} is returned and never computed")
 
 
 def _specs(graph: Graph) -> Any:

@@ -141,7 +141,7 @@ class FunctionEntries:
             return program
         if differs:
             told = list(dict.fromkeys(differs.values()))[:8]
-            events.emit(events.NotServed(self._name, f"{'; '.join(told)} is not what it was"))
+            events.emit(events.NotServed(self._name, f"{'; '.join(told)} has changed since the entry was stored"))
         return None
 
     def miss(self, call: Call, values: Sequence[int]) -> MissError:
@@ -191,13 +191,13 @@ class FunctionEntries:
         """
         here = self._folder()
         if here is None:
-            raise NotCertifiable("certificates are kept in folders, and the store is none")
+            raise NotCertifiable("a certificate is stored in a folder, and this store is not a folder")
         address, structure = self._addresses.among(environment()), structure_to_json(call, modes())
         sources = sources_of(call)
         contract = contract_of(sources, values_of(call.leaves, call.keys), policies)
         entries = entries_for(here, address, structure)
         if any(each.asks_for_numbers for each in entries.values()):
-            raise NotCertifiable("the program branches on numbers in tensors, of which no proof about sizes knows")
+            raise NotCertifiable("the program branches on numbers in tensors, which a proof about sizes does not cover")
         proof = certified(contract, sources, entries.values())
         record = CertificateRecord(self._name, address, structure, tuple(sources), contract, tuple(sorted(entries)))
         if proof:
@@ -298,7 +298,7 @@ class FunctionEntries:
             refuse_control_flow(program)
             content = to_bytes(program, self._fn, call, address, surroundings)
             if not program.state.unchanged():
-                raise NotStorable("what it read changed meanwhile")
+                raise NotStorable("the state that it read changed before it was stored")
         except NotStorable as error:
             events.emit(events.NotStored(self._name, str(error)))
             return

@@ -71,14 +71,14 @@ class GraphReader:
         self._locations = [_location(each) for each in list_of(locations)]
         self._values = [self._value(each) for each in list_of(values)]
         if len({each.index for each in self._values}) != len(self._values):
-            raise EntryError("two values of one number")
+            raise EntryError("two values with the same number")
         made_inputs = tuple(self._input(each) for each in list_of(inputs))
         made_lifted = tuple(self._lifted(each) for each in list_of(lifted))
         made_steps = tuple(self._step(each) for each in list_of(steps))
         results = tuple(self._argument(each) for each in list_of(outputs))
         nested = tree_from_json(tree)
         if nested.num_leaves != len(results):
-            raise EntryError("a result of another number of leaves than the graph's")
+            raise EntryError("a result whose number of leaves differs from the graph's")
         return Graph(made_inputs, made_lifted, made_steps, results, nested)
 
     # -- values
@@ -94,7 +94,7 @@ class GraphReader:
         dtype, device, layout = (from_json({tag: each}) for tag, each in zip(_KIND, kind, strict=True))
         shapes = [tuple(self._size(each) for each in list_of(part, 64)) for part in (sizes, strides)]
         if len(shapes[0]) != len(shapes[1]) and shapes[1]:
-            raise EntryError("a tensor of so many sizes and so many strides")
+            raise EntryError("a tensor with different numbers of sizes and strides")
         return meta_fns.TensorSpec(shapes[0], shapes[1], self._size(offset), dtype, device, layout)
 
     def _spec_of(self, number: Json) -> meta_fns.TensorSpec:
@@ -171,7 +171,7 @@ class GraphReader:
 
     def _step(self, data: Json) -> Step:
         if type(data) is not dict:
-            raise EntryError("a step that is no object")
+            raise EntryError("a step that is not a JSON object")
         if "assert" in data:
             return self._assertion(data)
         missing, unknown = {"op", "args", "outputs"} - data.keys(), data.keys() - _OPTIONAL - {"op", "args", "outputs"}
@@ -183,7 +183,7 @@ class GraphReader:
             op, names, args = torch.ops.aten.view.default, names[:2], args[:2]
         kwargs = data.get("kwargs", {})
         if type(kwargs) is not dict:
-            raise EntryError("keyword arguments that are no object")
+            raise EntryError("keyword arguments that are not a JSON object")
         if op.namespace == COLLECTIVES:
             self._check_groups(op, data)
         if len(args) > len(names) or not set(kwargs) <= set(names[len(args) :]):
@@ -258,14 +258,14 @@ def _constant(content: Any, spec: meta_fns.TensorSpec) -> torch.Tensor:
     for each in spec.sizes:
         count *= each
     if any(each < 0 for each in spec.sizes) or len(content) != count * spec.dtype.itemsize:
-        raise EntryError("a constant of another size than its content")
+        raise EntryError("a constant whose size differs from its content's")
     flat = torch.frombuffer(bytearray(content), dtype=spec.dtype) if content else torch.empty(0, dtype=spec.dtype)
     dense = flat.reshape(spec.sizes)
     if spec.strides == dense.stride():
         return dense.to(spec.device)
     reach = 1 + sum((size - 1) * stride for size, stride in zip(spec.sizes, spec.strides, strict=True))
     if min(spec.strides) < 0 or reach > max(1, 4 * count):
-        raise EntryError("a constant of strange strides")
+        raise EntryError("a constant with invalid strides")
     made = torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
     return made.copy_(dense)
 

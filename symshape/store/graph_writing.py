@@ -102,7 +102,7 @@ class GraphWriter:
         if self._bytes > LARGEST_CONSTANTS:
             raise NotStorable("tensors that it writes down itself, of more than a MiB")
         if (tensor.is_complex() and tensor.is_conj()) or tensor.is_quantized:
-            raise NotStorable(f"the constant {lifted.name}, which is no plain tensor")
+            raise NotStorable(f"the constant {lifted.name}, which is not a plain tensor")
         flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         return [lifted.name, value, {"bytes": to_json(bytes(flat.tolist()))["bytes"]}]
 
@@ -206,7 +206,7 @@ def group_to_json(group: Any) -> Json:
     """
     words = process_groups.described(group)
     if words is None or type(group) is not str:
-        raise NotStorable(f"a collective among the process group {group}, in which this process is not")
+        raise NotStorable(f"a collective of the process group {group}, of which this process is not a member")
     return {"group": words}
 
 

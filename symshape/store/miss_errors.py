@@ -89,7 +89,7 @@ def _reason(asked: Asked, stored: StoredEntry) -> _Reason | None:
     """Return the reason why an entry does not serve the call; None for a damaged entry."""
     name = f"entry {stored.digest[:12]}"
     if stored.digest in asked.differs:
-        return _Reason((0, 0), f"{asked.differs[stored.digest]} is not what it was when {name} was made")
+        return _Reason((0, 0), f"{asked.differs[stored.digest]} has changed since {name} was made")
     if stored.header["structure"] != asked.structure:
         found = _structure_differences(stored.header["structure"], asked)
         return _Reason((2, len(found)), f"{printable(found[0])} ({name})")
@@ -105,7 +105,7 @@ def _reason(asked: Asked, stored: StoredEntry) -> _Reason | None:
     sources = dict(zip(names, asked.sources, strict=True))
     found_here = guards.explain(conditions, dict(zip(names, asked.values, strict=True)), sources, entry=name)
     if found_here is None:
-        return _Reason((1, 0), f"{name} is for such sizes, but something that it asks of its arguments is another")
+        return _Reason((1, 0), f"{name} serves such sizes, but another property of the arguments differs")
     near = found_here.nearest
     if near is None:
         return _Reason((1, 100), found_here.text)
@@ -119,7 +119,7 @@ def _structure_differences(then: Any, asked: Asked) -> list[str]:
     """Return the differences between the structures of a call and an entry, in sentences; at least one."""
     now = asked.structure
     if now is None:
-        return ["an argument cannot be put into words for another process"]
+        return ["an argument cannot be described for another process"]
     if then.get("tree") != now["tree"] or len(then.get("leaves", ())) != len(now["leaves"]):
         return ["its arguments have other names, or come in other containers"]
     leaves = zip(asked.paths, now["leaves"], then["leaves"], strict=True)

@@ -76,4 +76,4 @@ def _of_answer(place: Answer) -> tuple[Any, Step]:
             return None, ("process group", name)
     if FLAGS.get(place.name) is question:
         return None, ("flag", place.name)
-    raise NotStorable(f"{place.name}, an answer that only this process can give")
+    raise NotStorable(f"{place.name}, whose value has a meaning in this process only")

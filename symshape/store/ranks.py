@@ -173,7 +173,7 @@ class Meeting:
             try:
                 program = keeper.program_of(entry["content"].encode(), call, values)
             except Differs as error:
-                reason = f"{error} is not what it is on rank 0"
+                reason = f"{error} differs from rank 0"
                 if error.of_code:
                     self._say("outcome", f"the code of {reason}")
                     end = self._hear("end", 0, "waits for the others")
@@ -232,7 +232,7 @@ class Meeting:
 def _verdict(have: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return what is wrong, and which integers differ; the majority of ranks is taken to be right."""
     wrong = []
-    for part, words in (("name", "compiles another function"), ("code", "has other code of the function")):
+    for part, words in (("name", "compiles another function"), ("code", "has different code for the function")):
         wrong += _odd(have, part, words)
     if not wrong:
         wrong = _odd_arguments(have)
@@ -271,14 +271,16 @@ def _odd_arguments(have: Sequence[dict[str, Any]]) -> list[str]:
 def _difference(mine: dict[str, Any], other: dict[str, Any], rank: int) -> str:
     """Return the first argument in which two calls differ, in words."""
     if mine.get("structure") is None or other.get("structure") is None:
-        return f"is given what cannot be compared: {mine.get('unstorable') or other.get('unstorable')}"
+        return f"has an argument that cannot be compared: {mine.get('unstorable') or other.get('unstorable')}"
     leaves, others = mine["structure"]["leaves"], other["structure"]["leaves"]
     for path, one, two in zip(mine["paths"], leaves, others, strict=False):
         if one != two:
             return f"is given {path} as {_short(json.dumps(one))}, where rank {rank} has {_short(json.dumps(two))}"
     if len(leaves) != len(others):
         return f"is given {len(leaves)} arguments, where rank {rank} has {len(others)}"
-    return f"is in other modes or has arguments nested otherwise than rank {rank}"
+    return (
+        f"is in other modes (gradients, inference, autocast) than rank {rank}, or has its arguments in other containers"
+    )
 
 
 def _short(text: str) -> str:

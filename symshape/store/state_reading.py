@@ -46,7 +46,7 @@ class StateReader:
         roots = Roots(fn, leaves)
         for check in list_of(checks):
             if type(check) is not list or len(check) != 5:
-                raise EntryError("a check that is none")
+                raise EntryError("an unknown kind of check")
             owner, kind, key, expected, name = check
             reached = roots if owner is None else self._bound[integer_of(owner, 0, len(self._bound))]
             if kind in ("items", "hooks"):

@@ -79,7 +79,9 @@ class StateWriter:
         """
         found = self._numbers.get(id(tensor))
         if found is None:
-            raise NotStorable(f"the tensor {name}, which nothing that the program read leads to")
+            raise NotStorable(
+                f"the tensor {name}, which another process could not find by the names that the program read"
+            )
         return found
 
     def _check_code(self) -> None:
@@ -87,9 +89,9 @@ class StateWriter:
             if trusted.is_trusted(code.co_filename):
                 continue
             if makes_sets(code) and not is_library(code.co_filename):
-                raise NotStorable(f"{code.co_qualname} makes a set, whose order may be another in each process")
+                raise NotStorable(f"{code.co_qualname} creates a set, whose order may differ between processes")
             if not _HIDDEN_NAMES.isdisjoint(code.co_names):
-                raise NotStorable(f"{code.co_qualname} may ask for an id, which is another in each process")
+                raise NotStorable(f"{code.co_qualname} may call id(), whose result differs between processes")
 
     # -- what is wanted
     def _sort(self, state: State) -> None:
@@ -152,7 +154,10 @@ class StateWriter:
                 self._begun(function)
         self._walk()
         if self._left:
-            raise NotStorable(f"{next(iter(self._left.values()))}, which nothing that the program read leads to")
+            raise NotStorable(
+                f"{next(iter(self._left.values()))}, which another process could not find by the "
+                "names that the program read"
+            )
         for each in begun:
             if id(each) not in self._numbers and not trusted.is_of_torch(each.__code__.co_filename):
                 self._begun(each)
@@ -170,7 +175,10 @@ class StateWriter:
                     return
         file = getattr(sys.modules.get(function.__module__), "__file__", None) or ""
         if not is_library(file) or not self._by_name(function):
-            raise NotStorable(f"the function {function.__qualname__}, which nothing that the program read leads to")
+            raise NotStorable(
+                f"the function {function.__qualname__}, which another process could not find by the "
+                "names that the program read"
+            )
 
     def _by_name(self, function: types.FunctionType) -> bool:
         """Reach a library's function by its qualified name; return whether the name leads to it."""

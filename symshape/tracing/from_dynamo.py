@@ -247,7 +247,7 @@ def _demanded(tracer: Tracer, sizes: Sizes, demanded: list[Guard] | None) -> Seq
 def _refuse(tracer: Tracer, graph: Graph) -> None:
     """Raise an error if the graph does not serve every call that Dynamo lets through."""
     if tracer.questions:
-        raise UnsupportedError("the graph asks what Dynamo's guards do not say of its arguments")
+        raise UnsupportedError("the graph depends on a property of its arguments that Dynamo's guards do not fix")
     if any(each.tensor.requires_grad for each in graph.lifted) and torch.is_grad_enabled():
         raise UnsupportedError("a tensor that the graph reads requires gradients")
     outside = {id(each.value.storage) for each in graph.inputs} | {id(each.value.storage) for each in graph.lifted}

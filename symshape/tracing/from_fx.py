@@ -290,7 +290,7 @@ class _Reader:
             return self._sizes.term(val) if isinstance(val, _SYMBOLIC) else val
         name = _FLOATS.get(node.target)
         if name is None or node.kwargs:
-            raise UnsupportedError(f"there is no term for the float that {node.target} makes")
+            raise UnsupportedError(f"symshape has no formula for the float that {node.target} computes")
         return FloatTerm(name, self._given(node.args))
 
     def _assert(self, node: torch.fx.Node) -> None:

@@ -67,7 +67,11 @@ class KeptStates:
         """
         _, value = self._values.get(id(state), (None, None))
         if value is None:
-            raise UnsupportedError("a checkpoint puts back a state of a random generator that the program did not keep")
+            raise UnsupportedError(
+                "a checkpoint restores a state of a random generator that was saved outside "
+                "the function; run the whole checkpoint, forward and backward, inside the "
+                "function"
+            )
         self._add(_Keep(generator, back=True), (value,), ())
 
     def _add(self, op: Any, args: tuple[Value, ...], outputs: tuple[Value, ...]) -> None:

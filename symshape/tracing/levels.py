@@ -198,7 +198,10 @@ def _check_layout(head: Sequence[Any], made: Sequence[Any] | None, odd: Sequence
         for second in (other, one) if made is None or type(one._spec.sizes[0]) is IntNode else (one,):
             rows: Any = torch.stack([one, second], 1).flatten(0, 1)
             if not rows._spec.canonical():
-                raise UnsupportedError("its results do not lie in memory row by row")
+                raise UnsupportedError(
+                    "associative_scan combines rows into results that are not contiguous row "
+                    "by row; return .contiguous() from its function"
+                )
 
 
 def _check_same(specs: Sequence[TensorSpec], others: Sequence[TensorSpec]) -> None:
@@ -209,7 +212,10 @@ def _check_same(specs: Sequence[TensorSpec], others: Sequence[TensorSpec]) -> No
     """
     for one, other in zip(specs, others, strict=True):
         if not _equal(one.strides, other.strides):
-            raise UnsupportedError("what it makes of pairs lies in memory otherwise on another level")
+            raise UnsupportedError(
+                "the strides of what associative_scan's function returns depend on the number "
+                "of rows; return .contiguous() from it"
+            )
 
 
 def _equal(sizes: Sequence[Any], others: Sequence[Any]) -> bool:

@@ -83,9 +83,9 @@ class TracingMode(TorchDispatchMode):
         if name == "scan":
             with self:
                 return loop()(args[0], args[1], args[2], additional_inputs=tuple(args[3]) if len(args) > 3 else ())
-        why = "takes functions, which a graph of ours does not hold; leave it out of the traced function"
+        why = "takes functions, which a compiled graph cannot hold; call it outside the compiled function"
         if name == "cond":
-            why = "chooses by a tensor's data, and a graph of ours does not branch; choose with torch.where"
+            why = "chooses by a tensor's data, and a compiled graph does not branch here; choose with torch.where"
         raise UnsupportedError(f"{name} (at {self.tracer.env.origin()}) {why}")
 
 

@@ -50,7 +50,8 @@ class OpArguments:
             if kind is SymbolicTensor:
                 if arg._tracer is not trace:
                     raise UnsupportedError(
-                        "the program uses a tensor that an earlier trace left behind (a side effect)"
+                        "the program uses a tensor that belongs to an earlier trace, whose function stored it "
+                        "outside itself; return that tensor from the function and pass it as an argument"
                     )
                 specs.append(arg._spec)
                 values.append(self._saved.of(arg) if torch.is_grad_enabled() else arg._value)
@@ -88,8 +89,9 @@ class OpArguments:
         if known is not None and address(generator) not in known:
             where = self._trace.env.origin()
             raise UnsupportedError(
-                f"the function makes a torch.Generator of its own (used at {where}), which a graph would "
-                "not make again: its numbers would go on where they should start over; make it outside and pass it in"
+                f"the function creates a torch.Generator (used at {where}), which a compiled graph would not "
+                "create again: its numbers would continue where they should start over; create it outside and "
+                "pass it as an argument"
             )
 
 
@@ -98,7 +100,8 @@ def _scalar(arg: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[Any, An
     node = arg.node
     if not isinstance(node, (IntNode, FloatNode, BoolNode)):
         raise SymShapeError(
-            "a torch.SymInt of another tracer reached symshape; pass plain integers, or trace outside torch.compile"
+            "an argument of an op is a torch.SymInt of another tracer (torch.compile, torch.export); pass plain "
+            "integers, or trace outside that tracer"
         )
     term = node.term
     if isinstance(term, Term):

@@ -67,7 +67,10 @@ def refuse_unstrided(call: OpCall, spec: TensorSpec, env: ShapeEnv) -> None:
     """
     if spec.layout is not torch.strided or spec.dtype in _QUANTIZED:
         kind = "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
-        raise UnsupportedError(f"{call.op} makes a {kind} tensor (at {env.origin()}), which cannot be traced")
+        raise UnsupportedError(
+            f"{call.op} creates a {kind} tensor (at {env.origin()}), which cannot be traced; "
+            "create it outside the compiled function"
+        )
 
 
 def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool]], env: ShapeEnv) -> None:
@@ -80,8 +83,8 @@ def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool
     conjugated, negated = lazy.get(source, (False, False)) if type(source) is Value else (False, False)
     if conjugated and call.op is aten.view_as_real.default:
         raise UnsupportedError(
-            f"the parts of a tensor that is conjugated lazily are asked for (at {env.origin()}), "
-            "which cannot be traced; call resolve_conj() first"
+            f"the real and imaginary parts of a lazily conjugated tensor are read (at {env.origin()}), which "
+            "cannot be traced; call resolve_conj() on the tensor first"
         )
     if call.plan.changes_laziness:
         lazy[value] = (

@@ -88,11 +88,11 @@ def _refuse_shared_with_the_call(changes: Changes, result: Any) -> None:
         own, name = set(change.containers), change.variable.name
         if not own.isdisjoint(returned):
             raise UnsupportedError(
-                f"the program returns a list or dictionary that it also keeps in {name}; return a copy of it"
+                f"the program returns a list or dictionary that it also stores in {name}; return a copy of it"
             )
         if not own.isdisjoint(changes.given):
             raise UnsupportedError(
-                f"the program keeps a list or dictionary among its arguments in {name}; keep a copy of it"
+                f"the program stores a list or dictionary that is an argument in {name}; store a copy of it"
             )
         twice = len(own) < len(change.containers) or any(times[each] > 1 for each in own)
         if change.value is None and twice:  # the present content of an argument
@@ -127,15 +127,15 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
     if isinstance(leaf, SymbolicTensor):
         if attributes_of(leaf):
             raise UnsupportedError(
-                f"{path} has the attribute {attributes_of(leaf)[0]}, set by the function, which a traced graph would "
-                "not set again; return its value too"
+                f"the function sets the attribute {attributes_of(leaf)[0]} on {path}, which a compiled graph would "
+                "not repeat; return the attribute's value too"
             )
         views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad views keep the flag
         if leaf.requires_grad and leaf.is_leaf and (leaf._value in tracer.own.told or not views):
             if leaf.grad is not None:
                 raise UnsupportedError(
-                    f"{path} was made to require gradients by requires_grad_() and has a gradient, which a traced "
-                    "graph would not give it; return the gradient instead"
+                    f"{path} requires gradients by requires_grad_() and has a gradient, which a compiled graph "
+                    "would not set; return the gradient instead"
                 )
             tracer.own.need(leaf._value)
         return tracer.own.spent.output(leaf, tracer.saved.of(leaf))

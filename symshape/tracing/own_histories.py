@@ -213,8 +213,8 @@ class OwnHistories:
         """
         if self._hooks.retains(histories):
             raise UnsupportedError(
-                "the function returns, or leaves outside, a tensor that retains its gradient (Tensor.retain_grad()), "
-                "which a traced graph would not give it; return the gradient"
+                "the function returns, or stores outside, a tensor that retains its gradient "
+                "(Tensor.retain_grad()), which a compiled graph would not set; return the gradient"
             )
         nodes = list(reached(each for each in histories if each not in self.spent))
         for node in nodes:
@@ -237,23 +237,25 @@ class OwnHistories:
             UnsupportedError: it calls hooks of the program's, or recomputes steps that also write.
         """
         leaves = [each.tensor for each in self._trace.lifting.lifted.values() if each.tensor.requires_grad]
-        what = "registers hooks of a tensor that it did not make" if self._hooks.left else ""
+        what = "registers hooks on a tensor created outside it" if self._hooks.left else ""
         tracked = (leaf for leaf in leaves if not leaf.is_inference())  # autograd has no node for others
         if self._hooks.on(chain(nodes, map(node_for, tracked))):
-            what = (
-                "registers hooks of autograd's nodes (backward hooks of modules are such), or of tensors that it makes"
-            )
+            what = "registers hooks on autograd nodes (a module's backward hooks do), or on tensors that it creates"
         elif nodes and self._hooks.own:
-            what = "gives hooks of its own what autograd saves (torch.autograd.graph.saved_tensors_hooks)"
+            what = "registers saved-tensor hooks (torch.autograd.graph.saved_tensors_hooks)"
         elif nodes and any(changes or not_twice(self._trace.steps[slice(*each)]) for each in self._hooks.again):
-            what = "writes to what is outside besides or inside a checkpoint, whose backward writes once more"
+            what = (
+                "writes to a tensor or variable outside it, inside or beside a checkpoint, whose backward writes again"
+            )
         if what:
-            raise UnsupportedError(f"the function {what}, which a traced graph would not do for backward; {_ADVICE}")
+            raise UnsupportedError(
+                f"the function {what}, which a compiled graph would not repeat in backward; {_ADVICE}"
+            )
 
     def _refuse(self, name: str, why: str) -> NoReturn:
         raise UnsupportedError(
-            f"the function uses the autograd.Function {name} {why}, "
-            f"on tensors that require gradients, whose backward a traced graph would lose; {_ADVICE}"
+            f"the function uses the autograd.Function {name} {why}, on tensors that require gradients, whose "
+            f"backward a compiled graph would lose; {_ADVICE}"
         )
 
     def _of(self, node: Any) -> Applied:
@@ -280,9 +282,9 @@ class OwnHistories:
         constant = any(each.value is value for each in self._trace.lifting.lifted.values())
         if constant or (self._applied and value not in self._tellings):
             raise UnsupportedError(
-                f"the function returns what depends on a {'constant' if constant else 'tensor'} that it made to "
-                "require gradients, which a traced graph does not repeat; return detached results, or pass that "
-                "tensor as an argument"
+                f"the function returns a result that depends on a {'constant' if constant else 'tensor'} to which "
+                "it applied requires_grad_(), which a compiled graph would not repeat; return detached results, "
+                "or pass that tensor as an argument"
             )
         self._needed.add(value)
 

@@ -129,7 +129,10 @@ class Part:
         given = [*self.own, *tensors]
         read, named = self.reads(steps)
         if not read.keys() <= set(tensors) or not named.keys() <= set(numbers):
-            raise UnsupportedError(f"{self.name} reads what another function of the program made inside")
+            raise UnsupportedError(
+                f"{self.name} uses a tensor or a size that is created inside another function "
+                "given to torch.cond, while_loop or a scan; return it from that function"
+            )
         inputs = tuple(
             Input(i, value.name, value) for i, value in enumerate(given) if value in read or i < len(self.own)
         )
@@ -203,8 +206,8 @@ class Parts:
         read = {value for values in (*(node.reads for node in nodes), values_in(outputs)) for value in values}
         if not made.isdisjoint(read) or not (self._born - bound).isdisjoint(numbers):
             raise UnsupportedError(
-                "a tensor or a size that is made in a function which torch.cond, while_loop or a scan calls is used "
-                "outside of it; return it from that function"
+                "a tensor or a size is created inside a function given to torch.cond, while_loop or a scan and "
+                "used outside it; return it from that function"
             )
 
     def set_aside(self) -> set[int]:
@@ -268,7 +271,7 @@ class Parts:
         around = {id(value.storage) for node in inside for value in node.reads if value not in own}
         for node in inside:
             if any(id(value.storage) in around for value in written_values(node)):
-                self.refuse(name, f"writes in place to a tensor that it did not make ({node.op})")
+                self.refuse(name, f"writes in place to a tensor created outside it ({node.op})")
         return made
 
     @contextmanager
@@ -301,7 +304,10 @@ class Parts:
         changed = [what for each in effects for what in each.since()]
         changed += [] if _modes() == modes else ["leaves torch's modes changed"]
         if changed:
-            said = f"{name} {changed[0]}, which only the calls would do that run it (at {env.origin()})"
+            said = (
+                f"{name} {changed[0]} (at {env.origin()}), which would happen only in calls that run this "
+                "function; return the new value instead"
+            )
             raise EffectError(said) from failed
         if failed is not None:
             if not isinstance(failed, SymShapeError):  # so that it is noted: the program may catch the error
@@ -311,7 +317,7 @@ class Parts:
             finally:
                 failed = None  # it would keep this frame alive, and with it tensors
         if trace.own.looks() != looks:
-            self.refuse(name, "uses gradients of its own: an autograd.Function, requires_grad_(), hooks, backward")
+            self.refuse(name, "uses gradients itself: an autograd.Function, requires_grad_(), hooks or backward")
 
     def refuse(self, name: str, why: str) -> NoReturn:
         """Refuse a side effect of a function.
@@ -319,21 +325,24 @@ class Parts:
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError(f"{name} {why} (at {self._trace.env.origin()}), which cannot be traced inside of it")
+        raise UnsupportedError(
+            f"{name} {why} (at {self._trace.env.origin()}): this cannot be traced inside "
+            "torch.cond, while_loop or a scan"
+        )
 
     def _check(self, part: Part, inside: Sequence[Step]) -> None:
         unknown = [name for name in part.numbers if name in part.born]
         if unknown:
-            self.refuse(part.name, f"depends on how its arguments lie in memory ({unknown[0]})")
+            self.refuse(part.name, f"depends on the memory layout of its arguments ({unknown[0]})")
         around = {id(value.storage) for value in (*part.reads(inside)[0], *part.own)}
         for step in inside:
             if not isinstance(step, Node):
                 continue
             op: Any = step.op
             if isinstance(op, LiveCall) and not isinstance(op, ControlFlow):
-                self.refuse(part.name, f"keeps states, or tells autograd something ({op})")
+                self.refuse(part.name, f"keeps random states, or changes what autograd records ({op})")
             if any(id(value.storage) in around for value in written_values(step)):
-                self.refuse(part.name, f"writes in place to a tensor that it did not make ({step.op})")
+                self.refuse(part.name, f"writes in place to a tensor created outside it ({step.op})")
             if not torch.is_grad_enabled() and (self.grad if step.grad is None else step.grad):
                 self.refuse(part.name, "turns gradients on where they are off")
             if step.inference is not part.modes[1]:
@@ -348,7 +357,7 @@ class Parts:
             UnsupportedError: it is not such a tensor.
         """
         if type(leaf) is not SymbolicTensor:
-            self.refuse(part.name, f"returns a {type(leaf).__name__} where a tensor that it makes is needed")
+            self.refuse(part.name, f"returns a {type(leaf).__name__} where a tensor that it creates is needed")
         value = leaf._value
         around = {id(each.storage) for each in (*part.tensors, *part.own)}
         own = {each.value for each in part.constants}
@@ -356,9 +365,9 @@ class Parts:
         inside = self.steps_of(*part.place)
         made = own | {each for step in inside if isinstance(step, Node) for each in step.outputs}
         if value not in made or id(value.storage) in around:
-            self.refuse(part.name, "returns a tensor that it is given, or a view of it; return a clone")
+            self.refuse(part.name, "returns one of its arguments, or a view of one; return a clone")
         if value in self._trace.lazy or names_in(leaf._spec) & (part.born - {*known}):
-            self.refuse(part.name, "returns a tensor whose size depends on data, or that is conjugated lazily")
+            self.refuse(part.name, "returns a tensor whose size depends on data, or that is lazily conjugated")
         return value
 
 

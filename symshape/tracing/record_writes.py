@@ -114,8 +114,8 @@ class GivenRecords:
         kind = held.kind
         if type(held.record) is not kind:
             raise UnsupportedError(
-                f"the function changes the class of {self._call.paths[held.position]}, an argument, which a graph "
-                "would not do again; return a new object instead"
+                f"the function changes the class of the argument {self._call.paths[held.position]}, which a "
+                "compiled graph would not repeat; return a new object instead"
             )
         before = dict(zip(held.names, held.values, strict=True))
         changed = [i for i, name in enumerate(names) if name not in before or not _same(before[name], values[i])]
@@ -126,8 +126,8 @@ class GivenRecords:
         if not before.keys() <= set(names):
             gone = next(name for name in before if name not in names)
             raise UnsupportedError(
-                f"the function deletes {gone!r} of {self._call.paths[held.position]}, an argument, which a graph "
-                "would not do again; set it to None instead"
+                f"the function deletes the attribute {gone!r} of the argument {self._call.paths[held.position]}, "
+                "which a compiled graph would not repeat; set it to None instead"
             )
         if not changed:
             return []
@@ -154,7 +154,9 @@ def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
     for each in returned:
         if times[id(each)] > 1 and type(each) not in (list, dict):
             kind = type(each).__name__
-            raise UnsupportedError(f"the function returns one {kind} in two places; return a copy of it")
+            raise UnsupportedError(
+                f"the function returns the same {kind} in two places of its result; return a copy in one of them"
+            )
     return {id(each) for each in found if times[id(each)] > 1 and type(each) in (list, dict)}
 
 
@@ -182,8 +184,8 @@ class _Outgoing:
         if id(value) in self._others:
             if self._given:
                 raise UnsupportedError(
-                    "the function returns a list or dictionary that is an argument of its own, or writes it to another "
-                    "one; return a copy of it"
+                    "the function returns a list or dictionary that is an argument, or stores it in another "
+                    "argument; use a copy of it"
                 )
             return value
         if inside and is_class(value):
@@ -200,7 +202,10 @@ class _Outgoing:
         number = self._numbers.get(id(record))
         if number is not None:
             if number in self._open:
-                raise UnsupportedError(f"the function makes a {type(record).__name__} that holds itself")
+                raise UnsupportedError(
+                    f"the function creates a {type(record).__name__} that contains itself, "
+                    "which cannot be a result; return it without the cycle"
+                )
             return MadeReference(number)
         number = self._numbers[id(record)] = len(self._numbers)
         self.kept.append(record)

@@ -64,7 +64,10 @@ class RowsTrace:
         """
         length = self._operands[0].shape[0]
         if any(each.shape[0] != length for each in self._operands) or length == 0:
-            raise UnsupportedError("operands of several lengths, or of none")
+            raise UnsupportedError(
+                "a scan's operands have different lengths or no rows; give all of them the "
+                "same length, 1 or more, along the scanned dimension"
+            )
         states = [each_spec(each) for each in self._init]
         first, made = self._round(name, states, layout=False)
         parts = [first]

@@ -144,7 +144,10 @@ class ScalarData:
         question = Question(about.last, DATA, about)
         answer = question.among(leaves)
         if answer != tuple(found for *_, found in self._asked.values()):
-            raise UnsupportedError("the program branches on numbers in tensors that change while it is traced")
+            raise UnsupportedError(
+                "the program branches on numbers in tensors, and these numbers changed while "
+                "it was traced; pass them as arguments"
+            )
         if not about.sources and not about.integers:  # numbers that the program made are the same in each call
             return {}
         return {question: answer}

@@ -164,9 +164,10 @@ class SpentHistories:
                 made = bool(self._trace.note(Question(position, HAS_HISTORY), original))
             if made:
                 raise UnsupportedError(
-                    "the function computes gradients of a tensor that it did not make, and backward comes through "
-                    "another one that it is given and that was computed with gradients: what that was computed from "
-                    "differs from call to call, and is not in a graph; detach that tensor, or compute it inside"
+                    "the function computes gradients of a tensor created outside it, and backward passes through "
+                    "an argument that was itself computed with gradients: that part of backward differs from call "
+                    "to call and is not in a compiled graph; detach that argument, or compute it inside the "
+                    "function"
                 )
 
     def _note(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:

@@ -133,13 +133,13 @@ class SymbolicArguments:
         symbol = self._env.symbols[dim.name]
         if self._dims[dim.name] != dim:
             raise DimError(
-                f"{self._dims[dim.name]!r} for {symbol.sources[0].text()} and {dim!r} for {source.text()} "
-                "have one name but say different things"
+                f"{self._dims[dim.name]!r} for {symbol.sources[0].text()} and {dim!r} for {source.text()} have the "
+                "same name but different bounds or policies; give them different names, or declare both alike"
             )
         if symbol.hint != hint:
             raise DimError(
-                f"{dim!r} names {symbol.sources[0].text()} and {source.text()}, "
-                f"but their sizes are {symbol.hint} and {hint}"
+                f"{dim!r} is the name of both {symbol.sources[0].text()} and {source.text()}, but their sizes in "
+                f"this call are {symbol.hint} and {hint}; give sizes that differ different names"
             )
         self._env.symbols.add_source(dim.name, source)
         self.slots.append(Slot(source, symbol.term))
@@ -205,4 +205,7 @@ class SymbolicArguments:
 
 def _check_fits(dim: Dim, source: Source, hint: int) -> None:
     if hint < dim.min or (dim.max is not None and hint > dim.max) or hint % dim.multiple_of:
-        raise DimError(f"{source.text()} is {hint} in this call, which {dim!r} excludes")
+        raise DimError(
+            f"{source.text()} is {hint} in this call, which is outside the declared {dim!r}; widen the "
+            "Dim, or call with a size inside it"
+        )

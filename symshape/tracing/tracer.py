@@ -270,8 +270,8 @@ class Tracer:
         self.untracked_views.gradients |= torch.is_grad_enabled()
         if torch.get_default_dtype() is not self._default_dtype:
             raise UnsupportedError(
-                f"the function changes torch's default dtype (before {self.env.origin()}), which a graph would "
-                "not do again; name the dtypes, or change the default around the function"
+                f"the function changes torch's default dtype (before {self.env.origin()}), which a compiled graph "
+                "would not repeat; pass dtype= explicitly, or change the default outside the function"
             )
         changed = call.args[0] if call.plan.changes_shape else None
         return Node(
@@ -340,7 +340,10 @@ class Tracer:
             tensor._spec = spec
         elif spec.sizes != tensor.shape or spec.strides != tensor.stride():
             name = self.lifting.lift(tensor).name
-            raise UnsupportedError(f"the program changes the shape of {name} in place, which is no argument of it")
+            raise UnsupportedError(
+                f"the program changes the shape of {name} in place, which is not one of its "
+                "arguments; pass it as an argument, or change its shape outside the function"
+            )
         return tensor
 
     def _size_bindings(
@@ -362,8 +365,9 @@ class Tracer:
                     break
             else:
                 raise UnsupportedError(
-                    f"{op} makes a size that depends on data ({name}), but none of its results has a dimension of "
-                    "that very size, so a graph could not read it; let the fake implementation return it as a size"
+                    f"{op} creates a size that depends on data ({name}), but none of its results has a dimension "
+                    "of exactly that size, so a compiled graph could not read it; return a tensor with such a "
+                    "dimension from the fake implementation"
                 )
         return found
 

@@ -29,7 +29,7 @@ from tests.bench.report import NotHere, Report, bench_parser
 from tests.symshape.store.rank_programs import DEAD_TIMEOUT, together
 
 ERRORS = {
-    "other code": "rank {odd} has other code",
+    "other code": "rank {odd} has different code",
     "other helper": "rank {odd}: the code of",
     "other argument": "rank {odd} is given x",
     "dead": "rank {last} never came",

@@ -187,7 +187,7 @@ def _padded(entries: Sequence[Any]) -> str:
         return "–"
     described = (each.runner.describe() for each in entries)
     cut = [
-        f"{text.partition(' (')[0]}: {text.rpartition('as they are: ')[2][:-1]}"
+        f"{text.partition(' (')[0]}: {text.rpartition('run eagerly: ')[2][:-1]}"
         for text in described
         if "pieces (" in text
     ]

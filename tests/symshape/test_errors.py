@@ -83,7 +83,7 @@ def test_what_is_no_function() -> None:
             symshape.trace(wrong, R(3))  # type: ignore[arg-type]
         with pytest.raises(InputError, match="function or a module"):
             symshape.compile(wrong)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="compiled already"):
+    with pytest.raises(InputError, match="already compiled"):
         symshape.compile(symshape.compile(double))
 
 

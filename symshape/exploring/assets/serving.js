@@ -17,7 +17,7 @@ class Serving {
 
   part(part) {
     const name = part.part || "all of it";
-    if (part.reasons.length) return h("div", { class: "part" }, h("p", null, h("b", null, name), " runs as it is:"), h("ul", null, part.reasons.map((reason) => h("li", null, reason))));
+    if (part.reasons.length) return h("div", { class: "part" }, h("p", null, h("b", null, name), " runs eagerly:"), h("ul", null, part.reasons.map((reason) => h("li", null, reason))));
     const counts = part.buckets.some((bucket) => bucket.calls !== undefined);
     const most = Math.max(1, ...part.buckets.map((bucket) => bucket.calls ?? 0));
     return h("div", { class: "part" },

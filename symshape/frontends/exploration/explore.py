@@ -64,8 +64,8 @@ def explore(x: Traced | Compiled | GuardSet | Tree[Any] | Callable[..., Any]) ->
     if target is not None:
         return Exploration(dynamo_report(target))
     raise InputError(
-        "symshape.explore looks at a symshape.Traced, a function that symshape.compile or torch.compile answered, a "
-        f"guards.GuardSet or a guards.Tree, not at a {type(x).__name__}"
+        "symshape.explore takes a symshape.Traced, a function that symshape.compile or torch.compile returned, a "
+        f"guards.GuardSet or a guards.Tree, not a {type(x).__name__}"
     )
 
 

@@ -83,7 +83,7 @@ class PaddingReport:
         for name, each in self.pieces.items():
             found[_place(name)] = f"{name}:\n{indent(str(each), '  ')}"
         for name, reasons in self.others.items():
-            found[_place(name)] = "\n  ".join([f"{name} runs as it is:", *reasons])
+            found[_place(name)] = "\n  ".join([f"{name} runs eagerly:", *reasons])
         return "\n".join(found[place] for place in sorted(found))
 
 

@@ -157,7 +157,9 @@ class _Transform:
             self._need_any_randomness(node)
         written = written_alone(node)
         if written and node.op._schema.name in BATCH_NORM:
-            raise Refuse("it takes statistics over all of a tensor, padding too", remedy="call eval() on the module")
+            raise Refuse(
+                "it computes statistics over a whole tensor, padding included", remedy="call eval() on the module"
+            )
         results = self._results(node, written) if written else self._made_alike(node)
         if written:
             self.rewrites.note(node, written)
@@ -240,7 +242,7 @@ class _Transform:
             self.emission.begin(node, op, results)
             return rule.padding(self.emission, *args, **kwargs)
         if node.op._schema.name in _READS_MEMORY or node.op.namespace != "aten":
-            text = "it may look at how a tensor lies in memory, which is not as in eager"
+            text = "it may depend on the memory layout of a tensor, which differs from eager's"
             raise Refuse(text, remedy="a view, slice or copy that says which elements are meant")
         op = resolve(rule.functional) if written and rule is not None else node.op
         if not plain or op._schema.is_mutable:

@@ -34,7 +34,7 @@ def written_alone(node: Node) -> list[Value]:
         else:
             sources.append(value)
     if any(one.storage is other.storage for one, other in combinations(written, 2)):
-        raise Refuse("it writes twice to one memory", remedy="clone() of one of the tensors that it writes to")
+        raise Refuse("it writes to the same memory twice", remedy="clone() of one of the tensors that it writes to")
     for target in written:
         for source in sources:
             together = source.storage is target.storage

@@ -45,7 +45,7 @@ _DRAWS = Fault(
 )
 _NUMBER = Fault("it needs a number that is read from a tensor when the program runs", "a tensor in place of the number")
 _STATE = Fault(
-    "its forward and its backward pass on the numbers that they drop by, where no graph finds them",
+    "its forward passes the random numbers of its dropout to its backward outside any graph",
     "dropout outside of the attention, or a dtype of 16 bits, whose kernels keep them on the device",
 )
 _INFERENCE = Fault("it turns inference mode on or off inside", "torch.inference_mode around the call")

@@ -264,7 +264,7 @@ class Bucket:
         if self._bound is not None:
             addresses += [-len(self._bound.places), *self._bound.addresses]
         if self.recording is None or self._addresses != addresses:
-            why = "what is read in place lies elsewhere now" if self.captures else ""
+            why = "a tensor that is read in place has moved in memory" if self.captures else ""
             self._launch = None
             with unchanged(self._padded.stored):
                 self.recording = self._first(why)

@@ -57,7 +57,7 @@ def _made_by_driver(device: torch.device) -> int:
         torch.cuda.synchronize()  # creates the device's context and makes it current
         error = driver.cuStreamCreate(ctypes.byref(made), ctypes.c_uint(_NON_BLOCKING))
     if error or made.value is None:
-        raise RuntimeError(f"the CUDA driver made no stream on {device}: error {error}")
+        raise RuntimeError(f"the CUDA driver could not create a stream on {device}: error {error}")
     return made.value
 
 

@@ -77,7 +77,7 @@ class CompileProcess:
         if self._deaths >= _DEATHS:
             raise UnsupportedError(f"the process that compiles has ended {_DEATHS} times in the middle of a request")
         if not sys.executable:
-            raise UnsupportedError("it is not known how another Python is started (sys.executable is empty)")
+            raise UnsupportedError("no Python process can be started to compile in, since sys.executable is empty")
         paths = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
         try:
             process = subprocess.Popen(
@@ -89,7 +89,7 @@ class CompileProcess:
                 start_new_session=True,  # Ctrl-C does not reach it
             )
         except OSError as error:
-            raise UnsupportedError(f"another Python cannot be started: {error}") from error
+            raise UnsupportedError(f"the process that compiles cannot be started: {error}") from error
         self._running = running = _Running(process)
         for work in (running.speak, partial(self._listen, running)):
             threading.Thread(target=work, daemon=True, name="symshape: what is compiled elsewhere").start()

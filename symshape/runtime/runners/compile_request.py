@@ -83,7 +83,7 @@ class Request:
         try:
             _Packer(buffer, protocol=5).dump((nodes, [*map(_without_memory, self.arguments)], dict(self.options)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise UnsupportedError(f"another process cannot be told of it: {error}") from error
+            raise UnsupportedError(f"the program cannot be sent to the process that compiles: {error}") from error
         return buffer.getvalue()
 
     def _nodes(self) -> list[tuple[Any, ...]]:
@@ -148,9 +148,9 @@ def _without_memory(given: Given) -> Given:
     if not isinstance(tensor, torch.Tensor):
         return given
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
-        raise UnsupportedError(f"another process cannot be told of a {type(tensor).__name__}")
+        raise UnsupportedError(f"a {type(tensor).__name__} cannot be sent to the process that compiles")
     if tensor.is_conj() or tensor.is_neg():
-        raise UnsupportedError("another process cannot be told of a conjugate that is not computed yet")
+        raise UnsupportedError("a lazily conjugated tensor cannot be sent to the process that compiles")
     outline = _Outline(tuple(tensor.size()), tuple(tensor.stride()), tensor.dtype, tensor.device)
     return attrs.evolve(given, leaf=outline)
 

@@ -128,7 +128,7 @@ def answer(number: int, conditions: Conditions, content: bytes) -> Answer:
 
     try:
         if not conditions.restored():
-            return Answer(number, reason="another process cannot be set to this one's flags")
+            return Answer(number, reason="the process that compiles cannot be given this process's flags")
         with torch.no_grad():
             _, assumed, code = Request.unpacked(content).compiled(keep=True)
     except Exception as error:  # a compiler may raise anything

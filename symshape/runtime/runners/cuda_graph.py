@@ -398,6 +398,6 @@ def _static_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Return a buffer with the tensor's sizes, strides and values."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     if tensor.numel() and not is_dense(tensor):
-        raise Unfit(f"an input does not fill its memory ({extent} elements of memory for {tensor.numel()})")
+        raise Unfit(f"an input has gaps in memory ({tensor.numel()} elements over {extent} elements of memory)")
     copy = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)

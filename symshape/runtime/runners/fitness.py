@@ -26,7 +26,7 @@ def check_recordable(program: Program, *, draws: bool = False) -> None:
         raise Unfit(min(faulty, key=lambda each: _rank(each[0]))[1].reason)
     if graph.uses_randomness and not draws:
         raise Unfit(
-            "it draws random numbers, and others at padded sizes than eager does; allow that with "
+            "it draws random numbers, which at padded sizes differ from eager's; allow that with "
             'Options(randomness="any"), or use runner="cudagraph"'
         )
     check_without_gradients(program)

@@ -35,7 +35,7 @@ class InductorRunner:
         if any(node.bindings for node in graph.nodes):
             raise Unfit("it reads data on the host (data-dependent sizes or item())")
         if any(node.grad is not None or node.inference is not None for node in graph.nodes):
-            raise Unfit("it turns gradients on or off inside (or inference mode)")
+            raise Unfit("it switches gradients or inference mode on or off inside")
         if any(isinstance(output, (Term, FloatTerm)) for output in graph.outputs):
             raise Unfit("it returns sizes")
         self._eager = eager.run

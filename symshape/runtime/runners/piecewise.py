@@ -168,7 +168,7 @@ class PiecewiseRunner:
         recorded = [stage for stage in self.stages if stage.runner is not None]
         between = [self._why(stage) for stage in self.stages if stage.reasons]
         served = "; ".join(stage.runner.describe() for stage in recorded if stage.runner is not None)
-        return f"in {len(recorded) + len(between)} pieces ({served}; as they are: {', '.join(between)})"
+        return f"in {len(recorded) + len(between)} pieces ({served}; run eagerly: {', '.join(between)})"
 
     def _why(self, stage: Stage) -> str:
         """Return the ops of a stage that run eagerly, and why, each op and reason once."""

@@ -104,7 +104,7 @@ class Outputs:
         if storage in self._lifted:
             return partial(_known, output)
         if output.is_conj() or output.is_neg():
-            raise Unfit("an output is conjugated or negated lazily")
+            raise Unfit("an output is lazily conjugated or negated")
         if storage in self._inputs:
             return self._view_of_input(output, *self._inputs[storage])
         views = sharing[storage]

@@ -60,8 +60,8 @@ def of_real_tensors(gradients: Gradients, own: Telling) -> dict[Any, Callable[..
 
 def _refuse_version(tensor: torch.Tensor) -> Any:
     raise UnsupportedError(
-        "the function reads Tensor._version of a tensor that it did not make, which a traced graph does not guard; "
-        "pass the number as an argument"
+        "the function reads Tensor._version of a tensor created outside it, which a compiled graph does not "
+        "guard; pass the number as an argument"
     )
 
 
@@ -77,8 +77,8 @@ def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
         if made_here or functorch.is_wrapped(tensor):  # torch.func.grad makes its own
             return attribute(tensor, *args)
         raise UnsupportedError(
-            f"the function {what} of a tensor that it did not make, which a traced graph would not do again; "
-            "do that around the function, or pass the gradient as an argument"
+            f"the function {what} of a tensor created outside it, which a compiled graph would not repeat; do that "
+            "outside the function, or pass the gradient as an argument"
         )
 
     return use
@@ -104,8 +104,8 @@ def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
 
 def _set_data(tensor: torch.Tensor, value: Any) -> None:
     raise UnsupportedError(
-        "the function assigns to Tensor.data, which a traced graph would not do again; "
-        "write into the tensor instead: tensor.data.copy_(value)"
+        "the function assigns to Tensor.data, which a compiled graph would not repeat; write into the tensor "
+        "instead: tensor.data.copy_(value)"
     )
 
 
@@ -125,8 +125,8 @@ def _refuse_transformed(tensor: SymbolicTensor, what: str) -> None:
     """
     if tensor._tracer.own.transformed():
         raise UnsupportedError(
-            f"the function {what} of a tensor that it makes, and a transform of torch.func (grad, vmap …) is around "
-            "the call, under which the answer may be another; compile the function that has the transform in it"
+            f"the function {what} of a tensor that it creates, inside a transform of torch.func (grad, vmap …) "
+            "that may change the answer; compile the function that applies the transform"
         )
 
 
@@ -152,8 +152,8 @@ def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
                 _refuse_transformed(tensor, "calls Tensor.detach_()")
             return method(tensor, *args, **kwargs)
         raise UnsupportedError(
-            f"the function calls {what} of a tensor that requires gradients, which a traced graph would not do again; "
-            "do that around the function, or train through torch.compile(backend='symshape')"
+            f"the function calls {what} of a tensor that requires gradients, which a compiled graph would not "
+            "repeat; do that outside the function, or train through torch.compile(backend='symshape')"
         )
 
     return use
@@ -184,7 +184,8 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
         argument = tensor._value in tensor._tracer.arguments
         if argument and (tensor.requires_grad or name not in ("is_leaf", "grad_fn")):
             raise UnsupportedError(
-                f"the function reads Tensor.{name} of an argument, which a traced graph does not guard"
+                f"the function reads Tensor.{name} of an argument, which a compiled graph does not guard; read it "
+                "outside the function"
             )
         if _tracked(tensor):
             _refuse_transformed(tensor, f"reads Tensor.{name}")
@@ -204,8 +205,9 @@ def gradients(*args: Any, **kwargs: Any) -> Any:
             for position, original in list(tensor._tracer.originals.values()):
                 if tensor._tracer.note(Question(position, "hooked"), original):
                     raise UnsupportedError(
-                        "the function computes gradients and is given a tensor with hooks, which a traced graph would "
-                        "not call; register them on a tensor that the function makes, or around it"
+                        "the function computes gradients, and an argument has hooks, which a compiled graph would "
+                        "not call; register the hooks on a tensor that the function creates, or outside the "
+                        "function"
                     )
             break
     return torch.autograd.grad(*args, **kwargs)

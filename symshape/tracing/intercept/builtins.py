@@ -182,8 +182,8 @@ def plain_id(value: Any) -> int:
     what = "a tensor" if type(value) is SymbolicTensor and value._value in value._tracer.originals else ""
     if what or id(value) in _stand_ins:
         raise UnsupportedError(
-            f"the function asks for the id() of {what or 'an object'} that it is given, which differs from call to "
-            "call; use a name or a number of your own to know it by"
+            f"the function calls id() on {what or 'an object'} among its arguments, and that number differs from "
+            "call to call; identify the argument by a name or a number of your own"
         )
     return id(value)
 

@@ -38,6 +38,6 @@ def check_cast_inside(function: Any) -> None:
     if dispatch.any_autocast():
         name = getattr(function, "__name__", str(function))
         raise UnsupportedError(
-            f"{name} calls ops inside that autocast changes, which a graph that has autocast's casts written into it "
-            "would not do; turn autocast off around it (torch.autocast(..., enabled=False))"
+            f"{name} runs ops inside it that autocast changes, which a compiled graph, where casts are ops of "
+            "their own, would leave out; turn autocast off around that call (torch.autocast(..., enabled=False))"
         )

@@ -25,7 +25,10 @@ def _flows() -> Any:
     """Return the object that makes control-flow nodes for this thread's trace."""
     tracers = [mode.tracer for mode in _get_current_dispatch_mode_stack() if hasattr(mode, "tracer")]
     if not tracers:
-        raise UnsupportedError("an operator that takes functions is called where nobody traces")
+        raise UnsupportedError(
+            "torch.cond, while_loop, scan or associative_scan is called on traced tensors in a "
+            "thread that does not trace; call it in the thread that runs the compiled function"
+        )
     return tracers[-1].flows
 
 
@@ -58,9 +61,15 @@ def _torch_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> A
 
 def _while_loop(goes_on: Any, body: Any, carried: Any, more: Any = (), **unknown: Any) -> Any:
     if unknown:
-        raise UnsupportedError("while_loop is called with arguments that are not torch's own callers'")
+        raise UnsupportedError(
+            "while_loop is called with keyword arguments that torch itself does not pass; call "
+            "it as while_loop(cond_fn, body_fn, carried_inputs)"
+        )
     if is_transformed():
-        raise UnsupportedError("while_loop under a transform of torch.func, which torch refuses, too")
+        raise UnsupportedError(
+            "while_loop is called under a transform of torch.func (grad, vmap …), which torch "
+            "refuses too; call it outside the transform"
+        )
     return _flows().while_loop(_with(goes_on, more), _with(body, more), carried)
 
 
@@ -84,7 +93,11 @@ def _associative_scan(combine: Any, xs: Any, additional_inputs: Any = ()) -> Any
     """
     found = by_levels(combine, xs, additional_inputs=additional_inputs)
     if any(each.requires_grad for each in found):
-        raise UnsupportedError('associative_scan(..., combine_mode="pointwise") where gradients are recorded')
+        raise UnsupportedError(
+            'associative_scan(..., combine_mode="pointwise") cannot be traced while '
+            'gradients are recorded; use combine_mode="generic", or call it under '
+            "torch.no_grad()"
+        )
     return found
 
 

@@ -89,7 +89,9 @@ def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     events.emit(events.Fallback(str(op), "composite"))
     result = op.decompose(*args, **kwargs)
     if result is NotImplemented:
-        raise UnsupportedError(f"{op} has no rule and cannot be taken apart")
+        raise UnsupportedError(
+            f"{op} has no rule in symshape, and torch has no decomposition of it; take it out of the compiled function"
+        )
     return result
 
 
@@ -101,7 +103,10 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
     """
     where = tracer.env.origin()
     if op._schema.name.startswith("aten::quantize_per"):  # torch's registered function makes a plain tensor
-        raise UnsupportedError(f"{op} (at {where}) makes a quantized tensor, which cannot be traced")
+        raise UnsupportedError(
+            f"{op} (at {where}) creates a quantized tensor, which cannot be traced; create it "
+            "outside the compiled function and keep the inside floating-point"
+        )
     if op.namespace == "c10d":
         raise UnsupportedError(
             f"{op} (at {where}) is a collective on a process group, which a graph cannot hold; call the functional one "
@@ -111,10 +116,15 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
     if found is None:
         name = op._schema.name
         if op.namespace in _TORCHS:
-            raise UnsupportedError(f"{name} (at {where}) has no rule in symshape, and torch has no decomposition of it")
+            raise UnsupportedError(
+                f"{name} (at {where}) has no rule in symshape, and torch has no decomposition "
+                "of it; take it out of the compiled function, or add a rule "
+                "(symshape.register_rule)"
+            )
         raise UnsupportedError(
-            f"{name} has no register_fake (at {where}). Register a function of the same arguments that returns an "
-            f'empty tensor of the result\'s sizes: @torch.library.register_fake("{name}")'
+            f"{name} (at {where}) has no fake implementation, so the sizes of its result are not known. Register a "
+            "function of the same arguments that returns an empty tensor of the result's sizes: "
+            f'@torch.library.register_fake("{name}")'
         )
     how, function = found
     events.emit(events.Fallback(str(op), how))
@@ -173,7 +183,10 @@ def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
     for leaf in pytree.tree_leaves(result):
         if type(leaf) is SymbolicTensor and leaf.device.type == "meta" and devices and leaf.device not in devices:
             if len(devices) > 1:
-                raise UnsupportedError("it makes a meta tensor for arguments on several devices")
+                raise UnsupportedError(
+                    "its meta function returns a tensor on the meta device, but its arguments "
+                    "are on several devices, so the device of the result is not known"
+                )
             leaf._spec = leaf._spec.with_(device=next(iter(devices)))
     return result
 

@@ -87,8 +87,8 @@ def _is_contiguous(tensor: SymbolicTensor, memory_format: torch.memory_format = 
     images = memory_format is not torch.contiguous_format and len(tensor._spec.sizes) in (4, 5)
     if images and tensor._value not in tensor._tracer.laid_out and _is_empty(tensor):
         raise UnsupportedError(
-            f"the function asks whether an empty tensor lies in memory as {memory_format} says, which its sizes do not "
-            "tell; ask for x.numel() == 0 before"
+            f"the function asks whether a tensor is contiguous in {memory_format}; for an empty tensor the sizes "
+            "do not tell; check x.numel() == 0 first"
         )
     return torch.Tensor.is_contiguous(tensor, memory_format=memory_format)
 
@@ -179,8 +179,8 @@ def _truth_outside(tensor: torch.Tensor) -> bool:
 def _refuse(what: str) -> Callable[..., Any]:
     def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedError(
-            f"{what} reads a tensor's data or address while the function is traced, and a graph would keep what it "
-            "found for ever; compute with the tensor, or read it outside of the function"
+            f"{what} reads a tensor's data or address while the function is traced, and a compiled graph would "
+            "reuse that value in every call; compute with the tensor, or read it outside the function"
         )
 
     return refuse
@@ -223,8 +223,8 @@ def _resolve(which: int) -> Callable[..., Any]:
 
 def _refuse_view_question(tensor: SymbolicTensor) -> Any:
     raise UnsupportedError(
-        "the function asks whether a tensor is a view (Tensor._is_view), which differs from call to call; "
-        "a traced graph does not guard that"
+        "the function asks whether a tensor is a view (Tensor._is_view), which differs from call to call and is "
+        "not guarded; pass the answer as an argument"
     )
 
 

@@ -82,8 +82,8 @@ class Identity:
         elif float(a) != float(b):
             return False
         raise UnsupportedError(
-            "the program asks with `is` whether two equal numbers are one object, which Python leaves open; "
-            "compare them with =="
+            "the program compares two equal numbers with `is`, whose answer Python does not define; compare them "
+            "with =="
         )
 
 

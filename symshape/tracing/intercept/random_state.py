@@ -26,8 +26,8 @@ _MAY_READ = (_CHECKPOINTS, "torch/_dynamo/", "calls/generator_states.py")  # the
 _ON_THE_WAY = ("torch/random.py", "/contextlib.py")  # frames between a checkpoint's `fork_rng` and the generator
 _REFUSED = frozenset({"manual_seed", "seed", "set_state", "get_state", "initial_seed", "set_offset", "get_offset"})
 _SEEDS = (
-    "seeds or reads a random generator, which a graph would not do again; do that around the traced function, "
-    "or pass a torch.Generator that is seeded outside"
+    "seeds or reads a random generator, which a compiled graph would not repeat; do that outside the function, or "
+    "pass a torch.Generator that is seeded outside"
 )
 
 
@@ -150,7 +150,10 @@ class Draws:
                 yield
             changed = [what for what, read, state in others if read() != state]
             if self._shared and self._watched and sys.getprofile() != self._profile:
-                raise UnsupportedError(f"{self._name} changes the profile function, so that seeding cannot be watched")
+                raise UnsupportedError(
+                    f"{self._name} changes the profile function (sys.setprofile), by which "
+                    "symshape watches for seeding; set it outside the function"
+                )
             touched = any(not torch.equal(state_of(each), mark) for each, _, mark in self._marked)
             if touched or self._seeded:
                 raise UnsupportedError(f"{self._name} {_SEEDS}")
@@ -160,8 +163,8 @@ class Draws:
             self.put_back()
         if changed:
             raise UnsupportedError(
-                f"{self._name} draws numbers from {changed[0]}, which a graph would repeat for ever; draw them with "
-                "torch, or pass them as arguments"
+                f"{self._name} draws numbers from {changed[0]}, and a compiled graph would reuse the same numbers "
+                "in every call; draw them with torch, or pass them as arguments"
             )
 
     def put_back(self) -> None:

@@ -84,9 +84,9 @@ class SavedResults:
         if history is not None and history != found.history and (found.written or _is_custom(tensor)):
             return value
         raise UnsupportedError(
-            "the function computes gradients of gradients through a tensor that autograd saved and that was computed "
-            "again or written to since (checkpoints, torch.autograd.graph.saved_tensors_hooks), which a traced graph "
-            "would lose; compute them without"
+            "the function computes gradients of gradients through a tensor that autograd saved and that was "
+            "recomputed or overwritten since (a checkpoint, torch.autograd.graph.saved_tensors_hooks), which a "
+            "compiled graph would lose; compute them without the checkpoint or the hooks"
         )
 
 

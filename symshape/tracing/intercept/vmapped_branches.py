@@ -60,7 +60,10 @@ def cond_of_examples(
     """
     interpreter: Any = retrieve_current_functorch_interpreter()
     if interpreter.key() != TransformType.Vmap:
-        raise UnsupportedError(f"torch.cond under a transform of torch.func ({interpreter.key().name.lower()})")
+        raise UnsupportedError(
+            f"torch.cond cannot be traced under a transform of torch.func ({interpreter.key().name.lower()}); "
+            "compute both branches and choose with torch.where"
+        )
     level = interpreter.level()
     if isinstance(condition, torch.Tensor) and is_batchedtensor(condition) and maybe_get_level(condition) == level:
         return flows.both(condition, then, otherwise, ops)
@@ -70,7 +73,10 @@ def cond_of_examples(
         def run(*operands: Any) -> Any:
             with vmap_increment_nesting(number, randomness) as inner:
                 if inner != level:  # captured tensors would be of another level
-                    raise UnsupportedError("torch.cond under torch.vmap, whose levels torch numbers otherwise")
+                    raise UnsupportedError(
+                        "torch.cond cannot be traced under this nesting of torch.vmap, whose levels differ inside "
+                        "the branches; compute both branches and choose with torch.where"
+                    )
                 return pytree.tree_map(unwrapped, function(*operands))
 
         def unwrapped(leaf: Any) -> Any:

@@ -66,8 +66,8 @@ class Batched(torch.autograd.Function):
             tensors = ctx.saved_tensors
         except RuntimeError as error:
             raise UnsupportedError(
-                "the function writes into a tensor after an op under torch.vmap that has read it, whose gradient "
-                "computes that op once more; write into a copy"
+                "the function writes into a tensor that an op under torch.vmap has read, and the gradient of that "
+                "op reads the tensor again; write into a copy"
             ) from error
         which = tuple(number for number, each in enumerate(upstream) if each is not None)
         needed = tuple(ctx.needs_input_grad[1:])
@@ -102,7 +102,10 @@ class Gradients(torch.autograd.Function):
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError("gradients of gradients of an op under torch.vmap")
+        raise UnsupportedError(
+            "gradients of gradients of an op under torch.vmap cannot be traced; compute them "
+            "outside the compiled function"
+        )
 
     @staticmethod
     def vmap(
@@ -134,7 +137,10 @@ def _gradients(
         UnsupportedError: autograd would record how they are computed.
     """
     if any(each.requires_grad for each in tensors):
-        raise UnsupportedError("gradients of gradients of an op under torch.vmap, which autograd would record")
+        raise UnsupportedError(
+            "gradients of gradients of an op under torch.vmap, which autograd would record "
+            "here, cannot be traced; compute them outside the compiled function"
+        )
     upstream, inputs = tensors[: len(which)], tensors[len(which) :]
     with torch.enable_grad():
         copies = [

@@ -81,8 +81,9 @@ class WholeOp(torch.autograd.Function):
         """
         if torch.is_grad_enabled() or _draws(ctx.op, ctx.leaves):
             raise UnsupportedError(
-                f"the function computes gradients of {ctx.op} itself, which it cannot do again as it was: dropout drew "
-                "its numbers, or gradients of gradients are asked for; train through torch.compile(backend='symshape')"
+                f"the function itself computes gradients of {ctx.op}, which cannot be recomputed exactly: it "
+                "applied dropout, or gradients of gradients are needed; train through "
+                "torch.compile(backend='symshape')"
             )
         needed = ctx.needs_input_grad[3:]
         if ctx.op in GRADIENTS:

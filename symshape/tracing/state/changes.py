@@ -86,7 +86,9 @@ class Changes:
         """Return the problem, in words, if a result holds a list or dictionary that is stored outside the function."""
         outside = [each for _, each in containers_in(result) if id(each) in self._stand_ins or self.is_kept(each)]
         return (
-            ["returns a list or dictionary that is kept outside the function; return a copy of it"] if outside else []
+            ["returns a list or dictionary that is also stored outside the function; return a copy of it"]
+            if outside
+            else []
         )
 
     def to(self, leaves: Sequence[Any]) -> Sequence[Any]:

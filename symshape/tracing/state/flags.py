@@ -109,6 +109,10 @@ def refusal(function: Any) -> str:
     """Return the reason, in words, why a program that calls a function cannot be traced; empty if it can."""
     name = _setters.get(id(function))
     if name is not None:
-        return f"calls torch.{name}, which a graph would not do again; do that around the function"
+        return f"calls torch.{name}, which a compiled graph would not repeat; do that outside the function"
     name = _changed_by_traces.get(id(function))
-    return "" if name is None else f"calls torch.{name}, which is another while a function is traced"
+    return (
+        ""
+        if name is None
+        else (f"calls torch.{name}, whose answer is different while a function is traced; call it outside the function")
+    )

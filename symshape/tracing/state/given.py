@@ -22,7 +22,7 @@ from symshape.torch_internals import pytree
 from symshape.tracing.state.changes import Change
 from symshape.tracing.symbolic.keys import plain_key, with_plain_keys
 
-_ADVICE = "which a graph would not do; return what is new instead"
+_ADVICE = "which a compiled graph would not repeat; return the new values instead"
 
 
 class Given:
@@ -93,7 +93,7 @@ class Given:
         if tree != self._tree or not same:
             return [f"changes a list or dictionary among its arguments, {_ADVICE}"]
         if any(id(each) in self.containers for each in _containers((result,))):
-            return ["returns a list or dictionary that is an argument of its own; return a copy of it"]
+            return ["returns a list or dictionary that is an argument; return a copy of it"]
         return []
 
 

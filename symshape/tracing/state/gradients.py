@@ -95,8 +95,8 @@ class Gradients:
                 self._tell(_accumulate, leaf)
             elif type(leaf) is SymbolicTensor and leaf._value in leaf._tracer.arguments:
                 raise UnsupportedError(
-                    "the function calls backward(), which leaves a gradient on a tensor that it is given; "
-                    "return torch.autograd.grad(...) instead, or detach that tensor"
+                    "the function calls backward(), which sets the gradient of an argument; return "
+                    "torch.autograd.grad(...) instead, or detach that argument"
                 )
 
 

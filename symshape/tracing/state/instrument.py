@@ -107,8 +107,8 @@ def instrumented(code: types.CodeType, hooks: Hooks) -> types.CodeType:
     if not is_checked():
         versions = ", ".join(f"{major}.{minor}" for major, minor in CHECKED_VERSIONS)
         raise UnsupportedError(
-            f"symshape sees what a function reads in its bytecode, which it knows of CPython {versions}; "
-            f"this is {sys.implementation.name} {sys.version.split()[0]}: run the program on one of those"
+            f"symshape records what a function reads from its bytecode, which it supports for CPython {versions}; "
+            f"this is {sys.implementation.name} {sys.version.split()[0]}: run the program on a supported version"
         )
     made = _rewritten(code, hooks)
     while len(_kept) >= _MOST_KEPT:

@@ -114,7 +114,7 @@ def listed(recorder: Recorder, owner: Any) -> None:
 def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
     """Record an attribute of an ``lru_cache`` function; refuse its statistics, which change with every call."""
     if key.startswith("cache_"):
-        recorder.refuse(f"asks for {key} of the memo of {owner.__name__}, {NOT_TO_SEE}")
+        recorder.refuse(f"calls {key} of the lru_cache of {owner.__name__}, {NOT_TO_SEE}")
 
 
 def of_stand_in(recorder: Recorder, owner: StandIn, key: str) -> None:
@@ -125,7 +125,7 @@ def of_stand_in(recorder: Recorder, owner: StandIn, key: str) -> None:
 def of_generator(recorder: Recorder, owner: torch.Generator, key: str) -> None:
     """Refuse the seed and the state of a random generator, which a trace replaces."""
     if key in _STATE_OF_A_GENERATOR:
-        recorder.refuse(f"asks a random generator for {key}, {NOT_TO_SEE}")
+        recorder.refuse(f"reads {key} of a random generator, {NOT_TO_SEE}")
 
 
 def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
@@ -176,7 +176,7 @@ def of_class(recorder: Recorder, owner: type, key: str) -> None:
     """Record the read of an attribute of a class."""
     process_groups.notice(recorder, owner.__module__, key)
     if key == "__subclasses__" or (key in trusted.CHANGING_METHODS and owner.__module__ == "datetime"):
-        recorder.refuse(f"asks for {owner.__qualname__}.{key}, {NOT_TO_SEE}")
+        recorder.refuse(f"reads {owner.__qualname__}.{key}, {NOT_TO_SEE}")
     if key in ("__dict__", "__mro__", "__bases__"):
         return
     if look_up(recorder, owner, key, owner.__qualname__) is MISSING:

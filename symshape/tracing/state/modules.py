@@ -46,8 +46,8 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
         for each in table.values():
             if type(each) not in _INITIALIZED and issubclass(type(each), UninitializedTensorMixin):
                 raise UnsupportedError(
-                    f"{_shown(module, name)} is lazy: its first call makes its parameters, which a trace would undo; "
-                    "call it once before it is traced"
+                    f"{_shown(module, name)} is a lazy module: its first call creates its parameters, which a "
+                    "trace would undo; call it once before it is traced"
                 )
     own: type = type(module)
     around = _prepared(own)
@@ -57,5 +57,6 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
         if kind == "FSDPModule":  # a module that is sharded itself becomes one
             instead = "compile a module inside of it instead: fully_shard(m), where m.inner = symshape.compile(module)"
         raise UnsupportedError(
-            f"{_shown(module, name)} is a {kind}, which readies its exchange with other ranks at each call; {instead}"
+            f"{_shown(module, name)} is a {kind}, which prepares its communication with other ranks in each call; "
+            f"{instead}"
         )

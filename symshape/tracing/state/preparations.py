@@ -80,6 +80,9 @@ def _registries() -> list[functools.partial[Any]]:
 def _registered(function: Callable[[Any], Any], registry: dict[Any, Any], tensor: Any, *rest: Any, **more: Any) -> Any:
     """Call a function that registers the class of a tensor when it meets the first one: outside of a trace."""
     if isinstance(tensor, torch.Tensor) and PlainType(tensor) is torch.Tensor and torch.Tensor not in registry:
-        text = f"has {function.__name__} look for what serves tensors, which it does once; call it once before"
+        text = (
+            f"makes {function.__name__} look up its tensor backend, which happens once in a process; call the "
+            "function once before it is traced"
+        )
         raise ToPrepare(text, lambda: function(torch.empty(0)))
     return function(tensor, *rest, **more)

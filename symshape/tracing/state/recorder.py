@@ -31,10 +31,11 @@ from symshape.user_code import is_library
 TABLES = ("_parameters", "_buffers", "_modules")
 """The names of a ``torch.nn.Module``'s dictionaries of parameters, buffers and submodules."""
 _OF_A_TRANSFORM = (
-    "a transform of torch.func (grad, vmap …) around the call has put a tensor of its own in {}, which the program "
-    "reads outside its arguments; compile the function that has the transform in it, or give the tensor as an argument"
+    "the program reads {} outside its arguments, which a transform of torch.func (grad, vmap …) around the call "
+    "has replaced by a tensor of its own; compile the function that applies the transform, or pass the tensor as "
+    "an argument"
 )
-NOT_TO_SEE = "of which symshape cannot see what it gives; pass what it gives as an argument"
+NOT_TO_SEE = "whose result symshape cannot see; pass that result as an argument"
 
 
 @attrs.define(eq=False)
@@ -201,7 +202,7 @@ class Recorder(Reads):
             UnsupportedError: if the graph is to replace the function.
         """
         if self.serves and not is_library(self.asker):
-            self.refuse(f"{what}, which a graph would not do again; keep that out of the function")
+            self.refuse(f"{what}, which a compiled graph would not repeat; do that outside the function")
 
     # -- values
     @contextmanager
@@ -266,7 +267,7 @@ class Recorder(Reads):
         """Refuse a value that differs from its first read though the program did not store it."""
         then = self._read.get((id(owner), key), MISSING)
         if then is not MISSING and (id(owner), key) not in self.stored and not same(owner.get(key, MISSING), then):
-            self.refuse(f"reads {name}, which another thread changes meanwhile")
+            self.refuse(f"reads {name}, which another thread changes during the trace; pass it as an argument")
 
     def enter(self, code: types.CodeType) -> None:
         """Note the beginning of a function, whose globals and closure variables may be read."""

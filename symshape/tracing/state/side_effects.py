@@ -226,7 +226,7 @@ def _other_place(recorder: Recorder, place: Any) -> Iterator[str]:
         if recorder.alone:
             yield _problem(place.name, place.value, now)
         elif namespace is None or namespace.own:
-            yield f"reads {place.name}, which another thread changed meanwhile; it is traced at a later call"
+            yield f"reads {place.name}, which another thread changed during the trace; a later call is traced"
 
 
 def _container_text(container: Container) -> str:
@@ -252,8 +252,8 @@ def _text(value: Any) -> str:
 
 def _changes(where: str, then: str, now: str) -> str:
     return (
-        f"changes {where} (from {then} to {now}), which a graph would not do again; "
-        "keep it out of the function, or make it a buffer and write into it in place"
+        f"changes {where} (from {then} to {now}), which a compiled graph would not repeat; do that outside the "
+        "function, or use a buffer and write into it in place"
     )
 
 
@@ -263,7 +263,9 @@ def undo_gradients(tensors: Iterable[torch.Tensor]) -> list[str]:
     for tensor in tensors:
         if tensor.is_leaf and tensor.requires_grad and type(tensor.grad) is SymbolicTensor:
             tensor.grad = None
-            problems = ["calls backward(), which leaves gradients behind; return torch.autograd.grad(...) instead"]
+            problems = [
+                ("calls backward(), which sets gradients outside the function; return torch.autograd.grad(...) instead")
+            ]
     return problems
 
 

@@ -84,7 +84,7 @@ def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
     for kind in function.registry:
         recorder.touch(kind, name)
         if kind.__module__ == "numpy" or (issubclass(kind, torch.Tensor) and kind is not torch.Tensor):
-            recorder.refuse(f"calls {name}, which goes by the class {kind.__name__}, {NOT_TO_SEE}")
+            recorder.refuse(f"calls {name}, which dispatches on the class {kind.__name__}, {NOT_TO_SEE}")
     recorder.on_exchange(recorder, function)
 
 
@@ -150,7 +150,7 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
     before = recorder.namespaces.get(id(value)) if type(value) is dict else None
     items = items_of(value if before is None else before.before)  # the program may have set attributes by now
     if id(value) in recorder.hidden:
-        recorder.refuse(f"reaches the container {name} in two ways, and writes it; give it one name")
+        recorder.refuse(f"writes to the container {name}, which it also reaches by another name; use one name for it")
     if recorder.fresh:
         recorder.made.append(value)
     else:
@@ -181,7 +181,10 @@ def touch_mapping_proxy(recorder: Recorder, value: Any, name: str) -> None:
 def touch_array(recorder: Recorder, value: Any, name: str) -> None:
     """Record a NumPy array by its content, if that is small enough."""
     if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
-        recorder.refuse(f"reads the NumPy array {name}, of {value.nbytes:,} bytes; pass it as a tensor")
+        recorder.refuse(
+            f"reads the NumPy array {name} of {value.nbytes:,} bytes, too large to be guarded by its "
+            "content; pass it as a tensor"
+        )
     recorder.containers.append(Container(value, items_of(value), name))
 
 
@@ -196,7 +199,10 @@ def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     """Record that a weak reference refers to the same object, which still exists."""
     recorder.place(Answer(functools.partial(_refers_to, value, id(value())), True, name))
     if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):  # a graph keeps it alive
-        recorder.refuse(f"reaches a tensor by the weak reference {name}; hold it by another name")
+        recorder.refuse(
+            f"reads a tensor through the weak reference {name}, which cannot be guarded; read it "
+            "through a strong reference"
+        )
     else:
         with recorder.weak():
             recorder.touch(value(), name)

@@ -152,8 +152,8 @@ class SymbolicTensor(torch.Tensor):
             if type(arg) is SymbolicTensor and not arg._tracer.closed:
                 return arg._tracer.dispatch(func, args, kwargs or {})
         raise UnsupportedError(
-            f"{func} was called on a symbolic tensor whose trace is over; a traced function must hand its tensors "
-            "out as results, not through side effects"
+            f"{func} was called on a symbolic tensor after its trace ended; a traced function must return its "
+            "tensors, not store them outside itself"
         )
 
     def tolist(self) -> Any:
@@ -164,7 +164,10 @@ class SymbolicTensor(torch.Tensor):
 
     def numpy(self, *, force: bool = False) -> Any:
         """Raise an error: there is no data while tracing."""
-        raise UnsupportedError("Tensor.numpy() needs data; a traced function computes with tensors only")
+        raise UnsupportedError(
+            "Tensor.numpy() needs the tensor's data, which does not exist during a trace; "
+            "compute with torch, or call numpy() outside the function"
+        )
 
     def __array__(self, dtype: Any = None) -> Any:
         return self.numpy()
@@ -194,30 +197,30 @@ class SymbolicTensor(torch.Tensor):
         if type(value) in PLAIN or type(value) is float:
             return value
         raise UnsupportedError(
-            f"the function reads the attribute {name} of a tensor that it is given, a {type(value).__name__}, "
-            "which a traced graph would keep for ever; pass it as an argument of its own"
+            f"the function reads the attribute {name} of an argument tensor, a {type(value).__name__}, which a "
+            "compiled graph would reuse in every call; pass it as a separate argument"
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not _is_own(name) and _is_argument(self) and not hasattr(type(self), name):
             raise UnsupportedError(
-                f"the function sets the attribute {name} of a tensor that it is given, which a traced graph would not "
-                "do again; return the value, or keep it in a dictionary of your own"
+                f"the function sets the attribute {name} of an argument tensor, which a compiled graph would not "
+                "repeat; return the value, or store it in a dictionary"
             )
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
         if _is_argument(self):
             raise UnsupportedError(
-                f"the function deletes the attribute {name} of a tensor that it is given, which a traced graph would "
-                "not do again"
+                f"the function deletes the attribute {name} of an argument tensor, which a compiled graph would "
+                "not repeat; delete it outside the function"
             )
         super().__delattr__(name)
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         raise UnsupportedError(
-            "the function looks at all attributes of a tensor at once (__dict__, vars()), which cannot be traced; "
+            "the function reads all attributes of a tensor at once (__dict__, vars()), which cannot be traced; "
             "read them by name"
         )
 
@@ -228,8 +231,8 @@ class SymbolicTensor(torch.Tensor):
     def __hash__(self) -> int:
         if _is_argument(self):
             raise UnsupportedError(
-                "the function uses a tensor that it is given as a key (of a dictionary, a set, a cache), and which "
-                "tensor it is differs from call to call; use a name or a number as the key"
+                "the function uses an argument tensor as a key of a dictionary, a set or a cache, and the "
+                "identity of that tensor differs from call to call; use a name or a number as the key"
             )
         return id(self)
 
@@ -237,7 +240,9 @@ class SymbolicTensor(torch.Tensor):
         return _deep_copy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise UnsupportedError("a symbolic tensor cannot be pickled")
+        raise UnsupportedError(
+            "the function pickles a tensor, whose data does not exist during a trace; pickle it outside the function"
+        )
 
 
 _OWN = frozenset(("_spec", "_value", "_tracer", "_known", "_kind"))
@@ -269,9 +274,9 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
     strange = {
         "requires gradients": tensor.requires_grad,
         "is a parameter": tensor._kind is not torch.Tensor,
-        "is conjugated or negated lazily": tensor._value in tensor._tracer.lazy,
+        "is lazily conjugated or negated": tensor._value in tensor._tracer.lazy,
         "shares memory with another one that is copied": id(storage) in memo,
-        "is a part of a larger one": bool(spec.storage_offset != 0) or not bool(_dense(tensor)),
+        "is a view of a larger one": bool(spec.storage_offset != 0) or not bool(_dense(tensor)),
         "has attributes of its own": bool(
             tensor._tracer.ask(tensor, "attributes") if _is_argument(tensor) else attributes_of(tensor)
         ),
@@ -279,7 +284,7 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
     found = [what for what, is_so in strange.items() if is_so]
     if found:
         raise UnsupportedError(
-            f"the function makes a deep copy of a tensor that {found[0]}, which a traced graph cannot repeat; "
+            f"the function makes a deep copy of a tensor that {found[0]}, which a compiled graph cannot repeat; "
             "use tensor.detach().clone()"
         )
     memo[id(storage)] = storage
@@ -288,8 +293,8 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
 
 def _refuse_text() -> None:
     raise UnsupportedError(
-        "the text of a tensor needs its data, which a traced function does not have; print() and logging with "
-        "arguments (logger.info('%s', x)) show its sizes instead"
+        "the text of a tensor (str, repr, an f-string) needs its data, which does not exist during a trace; make "
+        "the text outside the function; print(x) and logger.info('%s', x) show its sizes instead"
     )
 
 

@@ -42,6 +42,7 @@ class UntrackedViews:
         """
         if self.gradients and self._memory and any(map(self.of, written)):
             raise UnsupportedError(
-                f"{op} writes to memory that was viewed without gradients (at {self._env.origin()}), in a function "
-                "that is called without and turns them on itself, which cannot be traced; call it with gradients on"
+                f"{op} writes to memory of a view made without gradients (at {self._env.origin()}), in a function "
+                "that is called without gradients and turns them on itself, which cannot be traced; call the "
+                "function with gradients on"
             )

@@ -189,7 +189,7 @@ def test_what_no_graph_can_make_is_refused() -> None:
         return new
 
     with pytest.raises(
-        UnsupportedError, match="returns a list or dictionary that it also keeps in a list among its arguments"
+        UnsupportedError, match="returns a list or dictionary that it also stores in a list among its arguments"
     ):
         symshape.compile(fn, fullgraph=True)([], torch.ones(2))
 

@@ -295,7 +295,7 @@ KEPT = Batch(torch.ones(3))
     ("fn", "message"),
     [
         (lambda b: b.x if b is KEPT else b.x + 1, "reads a Batch besides those among its arguments"),
-        (lambda b: b.x * (id(b) == id(KEPT)), r"id\(\) of an object that it is given"),
+        (lambda b: b.x * (id(b) == id(KEPT)), r"calls id\(\) on an object among its arguments"),
         (lambda b: (KEPT, b.x), "Batch"),
     ],
 )

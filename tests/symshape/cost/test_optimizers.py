@@ -76,7 +76,7 @@ def test_alignment() -> None:
 
 
 def test_what_cannot_be_known() -> None:
-    with pytest.raises(InputError, match="a step of LBFGS cannot be taken without data"):
+    with pytest.raises(InputError, match="a step of LBFGS cannot be run without data"):
         optimizer_memory(torch.optim.LBFGS(parameters()))
     with pytest.raises(InputError, match=r"must be a torch.optim.Optimizer, or a function that makes one"):
         optimizer_of("adamw", [])  # type: ignore[arg-type]

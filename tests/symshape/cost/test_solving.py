@@ -74,7 +74,7 @@ def test_refusals() -> None:
     d = domain("t != 1")
     with pytest.raises(InputError, match="has no symbol 'batch'"):
         largest(d, [parse("s*t")], "batch", 10, {})
-    with pytest.raises(InputError, match="asked for and given"):
+    with pytest.raises(InputError, match="is the size to solve for, but also given"):
         largest(d, [parse("s*t")], "s", 10, {"s": 3, "t": 2})
     with pytest.raises(InputError, match="needs a value for t"):
         largest(d, [parse("s*t")], "s", 10, {})
@@ -106,5 +106,5 @@ def test_what_is_not_solved() -> None:
     with pytest.raises(InputError, match=r"the budget is not solved for s: .*; give values for t"):
         solved(d, [parse("s*s*t + s*t*t")], "s", 2000, {})
     assert [*map(str, solved(d, [parse("s*s*t + s*t*t")], "s", 2000, {"t": 2}))] == ["s <= 30"]
-    with pytest.raises(InputError, match="asked for and given"):
+    with pytest.raises(InputError, match="is the size to solve for, but also given"):
         solved(d, [parse("s")], "s", 2000, {"s": 3})

@@ -208,7 +208,7 @@ def test_what_serves_an_entry(page: Page, tmp_path: Path) -> None:
     assert "mask: -inf beyond s0 for aten._softmax.default" in page.tab("Serving")
     page.show(symshape.explore(compiled), tmp_path)
     told = page.tab("Serving")
-    assert "piece 2 runs as it is" in told
+    assert "piece 2 runs eagerly" in told
     assert "y[y > 1].sin()" in told
     assert "; a mask in place of what is selected (torch.where)" in told
     assert "undefined" not in told

@@ -39,7 +39,7 @@ def test_every_graph_with_its_calls_and_why_it_was_made() -> None:
     assert [size.partition(" = ")[2] for size in second.sizes] == ["x.size(0)"]
     assert "size mismatch at index 0. expected 3, actual 5" in second.origin.reason
     shown = str(report)
-    assert shown.splitlines()[0] == "2 graphs, 2 traced, 3 calls, 0 of them as they are"
+    assert shown.splitlines()[0] == "2 graphs, 2 traced, 3 calls, 0 of them eager"
     assert "<locals>" not in shown
     assert "L['" not in shown
     assert "DynamoGraph" not in shown
@@ -83,4 +83,4 @@ def test_a_graph_that_runs_as_dynamo_made_it_says_so() -> None:
     assert (second.origin.name, second.stats.calls, second.stats.plain) == ("halves (training)", 2, 2)
     assert (second.ops, second.runner) == (2, "as Dynamo made it")
     assert [size.partition(" = ")[2] for size in second.sizes] == ["x.size(0)"]
-    assert "2 of 2 calls ran the graph as Dynamo made it: torch's own backward" in str(report)
+    assert "2 of 2 calls ran Dynamo's own graph: torch's own backward" in str(report)

@@ -217,9 +217,9 @@ def test_names_that_the_module_has_are_the_modules() -> None:
     assert compiled.entries == "mine"
     assert symshape.compiled_of(compiled).stats().traces == 1
     assert compiled.explain_miss() == symshape.compiled_of(compiled).explain_miss()
-    with pytest.raises(InputError, match="Linear is no module"):
+    with pytest.raises(InputError, match=r"Linear was not returned by symshape\.compile"):
         symshape.compiled_of(nn.Linear(1, 1))
-    with pytest.raises(InputError, match="compiled already"):
+    with pytest.raises(InputError, match="already compiled"):
         symshape.compile(compiled)
 
 

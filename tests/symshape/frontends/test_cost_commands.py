@@ -81,7 +81,7 @@ def test_training(here: Path) -> None:
     ("words", "said"),
     [
         (["program_of_a_user:make", "--train", "lion"], "no optimizer 'lion'; choose from adamw, sgd"),
-        (["program_of_a_user:make", "--train", "sgd"], "is no loss"),
+        (["program_of_a_user:make", "--train", "sgd"], "is not a scalar loss"),
         (["nowhere:make"], "nowhere cannot be imported"),
         (["program_of_a_user:none"], "has no 'none'"),
         (["program_of_a_user:nothing"], "must answer (fn, args)"),

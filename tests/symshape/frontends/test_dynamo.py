@@ -224,7 +224,7 @@ def test_code_of_inductors_that_would_fail_runs_op_by_op(monkeypatch: pytest.Mon
     exec(f"def call(args):\n    {source}", space)
     code = types.SimpleNamespace(current_callable=space["call"])
     assert _reasons(monkeypatch, lambda *args, **kwargs: code) == [
-        "UnsupportedError: the code that Inductor made reads s17, which it defines nowhere"
+        "UnsupportedError: the code that Inductor generated reads s17, which it does not define"
     ]
     space["s17"] = 3
     check_names(code)

@@ -66,7 +66,7 @@ def test_it_runs_as_it_is(name: str, runner: str) -> None:
         return  # Inductor keeps writes in the graph, and takes it
     assert (graph.origin.function, graph.stats.calls, graph.stats.fallbacks) == (name, 3, 3)
     (message,) = (str(each.message) for each in told if each.category is FallbackWarning)
-    assert message.startswith(f"{name} cannot be traced and runs as it is (eager)")
+    assert message.startswith(f"{name} cannot be traced and runs eagerly")
     assert "torch's AOTAutograd refuses the graph with" in message or "AOTAutograd may be wrong about" in message
     assert "test_dynamo_refused.py:" in message
     assert "symshape.backend_report() counts the calls" in message

@@ -111,11 +111,11 @@ def test_a_function_with_the_parameters_of_an_optimizer() -> None:
 def test_refusals() -> None:
     model = torch.nn.Linear(3, 2)
     x = torch.ones(5, 3)
-    with pytest.raises(InputError, match=r"\(a tensor of 2 dimensions\) is no loss, .* pass loss=…"):
+    with pytest.raises(InputError, match=r"\(a tensor of 2 dimensions\) is not a scalar loss .* pass loss=…"):
         symshape.trace_training(model, x)
-    with pytest.raises(InputError, match=r"\(dict\) is no loss"):
+    with pytest.raises(InputError, match=r"\(dict\) is not a scalar loss"):
         symshape.trace_training(lambda x: {"y": model(x)}, x, parameters=model.parameters())
-    with pytest.raises(InputError, match=r"what loss=… makes of .*\(a tensor of 2 dimensions\) is not one number"):
+    with pytest.raises(InputError, match=r"loss=… returns .*a tensor of 2 dimensions, which is not one number"):
         symshape.trace_training(model, x, loss=lambda y: y)
     with pytest.raises(InputError, match="there is no parameter to train: pass parameters="):
         symshape.trace_training(lambda x: x.sum(), x)

@@ -80,7 +80,7 @@ def test_gradient_switches_are_refused() -> None:
             y = x * 2
         return x + y
 
-    with pytest.raises(UnsupportedError, match="gradients on or off"):
+    with pytest.raises(UnsupportedError, match="switches gradients or inference mode on or off"):
         symshape.trace(f, torch.randn(3)).to_fx()
 
 

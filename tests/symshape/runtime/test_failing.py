@@ -473,7 +473,7 @@ def test_an_event_tells_of_a_caught_error() -> None:
     compiled(torch.tensor([9]), torch.eye(3), [])
     stop()
     (ran,) = (each for each in told if isinstance(each, symshape.events.RanEagerly))
-    assert "IndexError while its graph ran" in ran.reason
+    assert "IndexError while its compiled graph ran" in ran.reason
 
 
 def test_verifying_takes_a_caught_error_for_right() -> None:

@@ -234,7 +234,7 @@ def test_a_compiled_function(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _served(compiled) == 200 - 3 * EVERY + 1 + PAIRS - 1
     stats = compiled.stats()
     assert stats.calls == 200 == stats.hits + stats.traces + stats.plain
-    assert "ran the function itself, which is faster here: 1 µs a call" in compiled.report()
+    assert "ran eagerly, which is faster here: 1 µs a call" in compiled.report()
     assert 'symshape_plain_total{function="_double"}' in compiled.metrics()
     compiled.reset()
     assert compiled.stats().plain == 0

@@ -170,7 +170,7 @@ def test_another_function_is_named() -> None:
 
     Other.__qualname__ = Model.__qualname__
     found = _together(3, lambda rank, ranks: _run(Other() if rank == 1 else Model(), torch.ones(3, 4), ranks))
-    _errors(found, "rank 1 has other code of the function")
+    _errors(found, "rank 1 has different code for the function")
 
 
 def test_another_helper_is_named() -> None:
@@ -180,7 +180,7 @@ def test_another_helper_is_named() -> None:
             model.shift = lambda x: x + 2
         return _run(model, torch.ones(3, 4), ranks)
 
-    _errors(_together(3, different), "rank 2: the code of shift is not what it is on rank 0")
+    _errors(_together(3, different), "rank 2: the code of shift differs from rank 0")
 
 
 def test_another_argument_is_named() -> None:
@@ -255,7 +255,7 @@ def test_a_helper_on_another_device_is_compared(monkeypatch: pytest.MonkeyPatch)
         return counts(fn)
 
     assert _together(2, lambda rank, ranks: run(rank, ranks, False)) == [(1, 0), (1, 0)]
-    _errors(_together(2, lambda rank, ranks: run(rank, ranks, True)), "rank 1: the code of shift is not")
+    _errors(_together(2, lambda rank, ranks: run(rank, ranks, True)), "rank 1: the code of shift differs")
 
 
 def test_an_error_of_the_program_reaches_all() -> None:
@@ -279,7 +279,7 @@ def test_without_a_process_group() -> None:
     [
         ("same", ""), ("uneven", ""), ("late", ""), ("other value", ""), ("dead", "rank {last} never came"),
         ("dead in the trace", "for rank 0, which should say that it compiles"),
-        ("other code", "rank {last} has other code"), ("other helper", "rank {last}: the code of"),
+        ("other code", "rank {last} has different code"), ("other helper", "rank {last}: the code of"),
         ("other argument", "rank {last} is given x"),
     ],
 )  # fmt: skip

@@ -47,7 +47,7 @@ def test_a_size_that_nothing_tells_is_shown_but_not_used() -> None:
     sizes = Sizes([], [])
     (size,) = sizes.spec(x).sizes
     assert size.term.symbols
-    with pytest.raises(UnsupportedError, match="can be read from no argument"):
+    with pytest.raises(UnsupportedError, match="no argument of the graph has the size"):
         sizes.term(x.shape[0])
 
 

@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
         lambda x: torch.cond(x.sum() > 0, lambda: x[x[:, 0] > 0], lambda: (x[x[:, 0] < 0].t() * 1).contiguous().t()),
         "strides",
     ),
-    "views": (lambda x: torch.cond(x.sum() > 0, lambda: x[:2], lambda: x[1:]), "a view of it"),
+    "views": (lambda x: torch.cond(x.sum() > 0, lambda: x[:2], lambda: x[1:]), "or a view of one"),
     "other bools": (lambda x: torch.cond(x.sum() > 0, lambda: (x * 1, True), lambda: (x * 1, False)), "returns True"),
     "an integer or none": (lambda x: torch.cond(x.sum() > 0, lambda: (x * 1, 1), lambda: (x * 1, None)), "containers"),
 }

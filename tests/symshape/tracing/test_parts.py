@@ -164,7 +164,7 @@ def _turns_gradients_off(x: Tensor) -> Tensor:
 )
 def test_effects_are_refused(fn: Callable[..., Any]) -> None:
     SEEN.clear()
-    with pytest.raises(UnsupportedError, match="which only the calls would do that run it"):
+    with pytest.raises(UnsupportedError, match="which would happen only in calls that run this function"):
         compiled(fn)(_up(4))
     assert not SEEN
     assert COUNT == 0
@@ -242,8 +242,8 @@ def _loop(body: Callable[..., Any], start: Any = 0) -> Callable[[Tensor], Any]:
 
 
 REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
-    "a view": (lambda x: cond(x.sum() > 0, lambda: x.t(), lambda: x.t() * 1), "a view of it"),
-    "an operand": (lambda x: cond(x.sum() > 0, lambda a: a, lambda a: a * 1, (x,)), "that it is given"),
+    "a view": (lambda x: cond(x.sum() > 0, lambda: x.t(), lambda: x.t() * 1), "or a view of one"),
+    "an operand": (lambda x: cond(x.sum() > 0, lambda a: a, lambda a: a * 1, (x,)), "one of its arguments"),
     "one memory": (
         lambda x: cond(x.sum() > 0, lambda: (x + 1, x + 2), lambda: (lambda y: (y, y))(x + 1)),
         "two tensors on one memory",
@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "other strides": (lambda x: cond(x.sum() > 0, lambda: x.t() * 1, lambda: x.t().contiguous()), "strides"),
     "other containers": (lambda x: cond(x.sum() > 0, lambda: (x * 1,), lambda: [x * 1]), "other containers"),
     "other numbers": (lambda x: cond(x.sum() > 0, lambda: (x * 1, 2.0), lambda: (x * 1, 3.0)), "returns 2.0"),
-    "written": (_written, "writes in place to a tensor that it did not make"),
+    "written": (_written, "writes in place to a tensor created outside it"),
     "an operand written": (
         lambda x: cond(x.sum() > 0, lambda a: a.add_(1) * 1, lambda a: a * 1, (x,)),
         "writes in place",

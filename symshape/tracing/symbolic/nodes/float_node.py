@@ -243,8 +243,8 @@ class FloatNode(Node):
         answer = compare(x, y)
         if answer != compare(self._whole(self.term, x), self._whole(other_term, y)):
             raise UnsupportedError(
-                f"the program compares {self.term} with {other_term}, of which one is an integer that no float holds; "
-                "whether it is compared as an integer or as a float cannot be told"
+                f"the program compares {self.term} with {other_term}, and one of them is an integer too large for "
+                "a float: a trace cannot tell whether Python compares integers or floats; compare smaller numbers"
             )
         return BoolNode(self.env, boolean.boolean(answer))
 

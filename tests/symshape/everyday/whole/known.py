@@ -9,7 +9,7 @@ KNOWN: dict[str, str] = {
     "optim_lbfgs": DATA,
     "sparse_inputs": SPARSE,
     "sparse_made_inside": SPARSE,
-    "lazy_module": "its first call makes its parameters",
+    "lazy_module": "its first call creates its parameters",
 }
 """Programs of which at least one call runs as it is."""
 

@@ -134,7 +134,7 @@ def test_module_compile() -> None:
         (space,) = symshape.explore(module).report.spaces
         (entry,) = space.entries
         assert f"x.size(1) == {size}" in [guard.words for guard in entry.guards]
-    with pytest.raises(symshape.InputError, match="not at a Scaled"):
+    with pytest.raises(symshape.InputError, match="not a Scaled"):
         symshape.explore(Scaled(3))
 
 

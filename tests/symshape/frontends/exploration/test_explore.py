@@ -211,5 +211,5 @@ def test_a_module() -> None:
 
 
 def test_what_cannot_be_explored() -> None:
-    with pytest.raises(symshape.InputError, match="not at a int"):
+    with pytest.raises(symshape.InputError, match="not a int"):
         symshape.explore(3)  # type: ignore[arg-type]

@@ -142,7 +142,7 @@ def test_a_python_that_cannot_be_started(made: Any, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UnsupportedError, match="cannot be started"):
         _asked(made())
     monkeypatch.setattr(compile_process.sys, "executable", "")
-    with pytest.raises(UnsupportedError, match="not known how"):
+    with pytest.raises(UnsupportedError, match="no Python process can be started"):
         _asked(made())
 
 

@@ -193,7 +193,7 @@ def test_what_is_told() -> None:
     assert "piece 1: padded, 1 buckets" in told
     assert "piece 3: padded, 1 buckets" in told
     assert "u0: padded to" in told
-    piece = told.partition("  piece 2 runs as it is:\n    aten.nonzero.default: it reads data on the host")[2]
+    piece = told.partition("  piece 2 runs eagerly:\n    aten.nonzero.default: it reads data on the host")[2]
     line = piece.splitlines()[0]
     assert "test_piecewise.py:47 in Keeping.forward" in line
     assert "; a mask in place of what is selected (torch.where)" in line
@@ -202,7 +202,7 @@ def test_what_is_told() -> None:
     assert traced.pieces["piece 1 of 3"].padded == ("s0", "s1")
     assert "piece 3 of 3:\n  s2: fixed by the guards\n  u0: padded to" in str(traced)
     assert "as one program:\n  s0: refused by aten.nonzero.default" in str(traced)
-    assert str(traced).index("piece 1 of 3:") < str(traced).index("piece 2 of 3 runs as it is:\n  aten.nonzero")
+    assert str(traced).index("piece 1 of 3:") < str(traced).index("piece 2 of 3 runs eagerly:\n  aten.nonzero")
 
 
 def test_a_piece_knows_what_conditions_on_sizes_outside_of_it_imply(small: None) -> None:

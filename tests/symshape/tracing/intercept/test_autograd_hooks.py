@@ -115,7 +115,7 @@ def _tripled(outputs: Any) -> Any:
 )
 def test_hooks_on_nodes_are_called(made: Callable[[], nn.Module]) -> None:
     equal(made)
-    with pytest.raises(UnsupportedError, match="hooks of autograd's nodes"):
+    with pytest.raises(UnsupportedError, match="hooks on autograd nodes"):
         symshape.trace(made(), R(3, 4, requires_grad=True))
 
 
@@ -164,7 +164,7 @@ def test_a_trace_leaves_no_hook_on_a_parameter(kind: str) -> None:
     equal(made)
 
 
-# -- what autograd saves
+# -- registers saved-tensor hooks
 
 
 class _Within(nn.Module):
@@ -190,9 +190,9 @@ def _unpacked(tensor: torch.Tensor) -> torch.Tensor:
 
 def test_hooks_on_what_is_saved_are_called() -> None:
     equal(lambda: _Within(lambda: saved_tensors_hooks(_packed, _unpacked)))
-    with pytest.raises(UnsupportedError, match="what autograd saves"):
+    with pytest.raises(UnsupportedError, match="registers saved-tensor hooks"):
         symshape.trace(_Within(lambda: saved_tensors_hooks(lambda t: t * 2, lambda t: t)), R(3, 4, requires_grad=True))
-    with pytest.raises(UnsupportedError, match="what autograd saves"):
+    with pytest.raises(UnsupportedError, match="registers saved-tensor hooks"):
         symshape.trace(_Within(allow_mutation_on_saved_tensors), R(3, 4, requires_grad=True))
 
 
@@ -281,9 +281,9 @@ class _Counting(nn.Module):
 
 @pytest.mark.parametrize("made", [_with_batch_norm, _Counting])
 def test_a_checkpoint_inside_that_writes(made: Callable[[], nn.Module]) -> None:
-    """Backward writes once more."""
+    """Backward writes again."""
     equal(lambda: _Checkpointed(made()))
-    with pytest.raises(UnsupportedError, match="writes once more"):
+    with pytest.raises(UnsupportedError, match="writes again"):
         symshape.trace(_Checkpointed(_with_batch_norm()), R(3, 4, requires_grad=True))
 
 

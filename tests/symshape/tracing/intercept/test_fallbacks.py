@@ -158,7 +158,7 @@ def test_the_check_of_a_fake_implementation_is_asserted() -> None:
 
 
 def test_a_size_that_no_result_shows() -> None:
-    with pytest.raises(UnsupportedError, match=r"doubled_positives.*return it as a size"):
+    with pytest.raises(UnsupportedError, match=r"doubled_positives.*return a tensor with such a dimension"):
         symshape.trace(doubled_positives, R(3))
 
 
@@ -168,7 +168,7 @@ def test_a_fake_implementation_that_is_data_dependent_inside() -> None:
 
 
 def test_an_op_without_a_fake_implementation() -> None:
-    words = r"symshape_tests::without_fake has no register_fake.*torch\.library\.register_fake"
+    words = r"symshape_tests::without_fake .*has no fake implementation.*torch\.library\.register_fake"
     with pytest.raises(UnsupportedError, match=words) as raised:
         symshape.trace(lambda x: without_fake(x) + 1, R(3))
     assert "test_fallbacks.py" in str(raised.value)
@@ -324,7 +324,7 @@ def test_a_kernel_for_meta_tensors_that_does_not_fit() -> None:
     with pytest.raises(UnsupportedError, match="its meta kernel does not run on symbolic sizes: KeyError"):
         symshape.trace(lambda x: op(x), R(3))
     op = _registered("no_meta(Tensor x) -> Tensor", lambda x: x * 2, None)
-    with pytest.raises(UnsupportedError, match=r"::no_meta has no register_fake"):
+    with pytest.raises(UnsupportedError, match=r"::no_meta .*has no fake implementation"):
         symshape.trace(lambda x: op(x), R(3))
 
 

@@ -138,8 +138,8 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
         torch.func.grad(lambda x: torch.cond(x.sum() > 0, lambda: x * 2, lambda: x * 1).sum()),
         "under a transform of torch.func",
     ),
-    "writes": (lambda x: torch.vmap(_writes)(x.clone()), "writes in place to a tensor that it did not make"),
-    "writes outside": (torch.vmap(_writes_outside), "which only the calls would do that run it"),
+    "writes": (lambda x: torch.vmap(_writes)(x.clone()), "writes in place to a tensor created outside it"),
+    "writes outside": (torch.vmap(_writes_outside), "which would happen only in calls that run this function"),
     "other sizes": (
         torch.vmap(lambda r: torch.cond(r.sum() > 0, lambda: r[:2] * 1, lambda: r * 1)),
         "of other sizes or another dtype",
@@ -158,7 +158,7 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     ),
     "a loop": (
         torch.vmap(lambda r: Real.while_loop(lambda a: a.sum() < 9, lambda a: (a * 2 + 1,), (r,))),
-        "while_loop under a transform",
+        "while_loop is called under a transform",
     ),
 }
 

@@ -151,5 +151,5 @@ def test_an_unknown_version_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
     def plain() -> int:
         return 1
 
-    with pytest.raises(UnsupportedError, match=r"bytecode, which it knows of CPython 2.7; this is cpython"):
+    with pytest.raises(UnsupportedError, match=r"bytecode, which it supports for CPython 2.7; this is cpython"):
         instrumented(plain.__code__, HOOKS)

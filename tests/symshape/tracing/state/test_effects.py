@@ -73,7 +73,7 @@ CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_seen(name: str) -> None:
     before = {key: str(value) for key, value in KEPT.items()}
-    with pytest.raises(UnsupportedError, match="which only the calls would do that run it"):
+    with pytest.raises(UnsupportedError, match="which would happen only in calls that run this function"):
         symshape.compile(CHANGES[name], fullgraph=True)(torch.rand(3))
     assert {key: str(value) for key, value in KEPT.items()} == before
 

@@ -105,7 +105,7 @@ def test_distributions_that_look_at_their_arguments_or_not() -> None:
 )
 def test_what_sets_a_flag_is_refused_and_not_done(set_flag: Callable[..., Any]) -> None:
     before = flags.now(), torch.is_autocast_cache_enabled()
-    with pytest.raises(symshape.UnsupportedError, match="around the function"):
+    with pytest.raises(symshape.UnsupportedError, match="do that outside the function"):
         symshape.compile(lambda x: (set_flag(), x + 1), fullgraph=True)(torch.ones(2))
     assert (flags.now(), torch.is_autocast_cache_enabled()) == before
 

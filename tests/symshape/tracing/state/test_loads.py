@@ -268,7 +268,7 @@ def _memo() -> int:
 @pytest.mark.parametrize(
     ("fn", "match"),
     [
-        (lambda: _memo.cache_info(), "cache_info of the memo of _memo"),
+        (lambda: _memo.cache_info(), "cache_info of the lru_cache of _memo"),
         (lambda: Base.__subclasses__(), r"Base\.__subclasses__"),
         (lambda: torch.set_num_threads(1), r"torch\.set_num_threads"),
         (lambda: types.__dict__, "lists the names of the module types"),

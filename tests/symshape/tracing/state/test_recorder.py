@@ -154,7 +154,7 @@ def test_a_refusal_stays_though_the_program_catches_it() -> None:
             return 0.0
 
     (refusal,) = recorded(fn).refusals
-    assert refusal.startswith("calls time.time, of which symshape cannot see")
+    assert refusal.startswith("calls time.time, whose result symshape cannot see")
 
 
 @pytest.mark.parametrize("serves", [True, False])

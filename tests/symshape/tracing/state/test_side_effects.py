@@ -115,7 +115,7 @@ def test_counters_count(fn: Fn) -> None:
 
     put_back()
     before = state()
-    with pytest.raises(UnsupportedError, match="which a graph would not do again"):
+    with pytest.raises(UnsupportedError, match="which a compiled graph would not repeat"):
         symshape.trace(fn, torch.ones(3))
     assert state() == before
     if fn is _forgets:
@@ -146,7 +146,7 @@ def _logs(x: torch.Tensor) -> torch.Tensor:
 def test_a_set_that_grows_runs_as_it_is_or_is_refused_and_put_back() -> None:
     LOG.clear()
     SEEN.clear()
-    with pytest.raises(UnsupportedError, match=r"changes SEEN .*which a graph would not do again"):
+    with pytest.raises(UnsupportedError, match=r"changes SEEN .*which a compiled graph would not repeat"):
         symshape.compile(_logs, fullgraph=True)(torch.ones(2))
     assert LOG == []
     assert set() == SEEN

@@ -47,7 +47,7 @@ def test_a_program_that_fails_on_what_was_taken_for_granted_says_so() -> None:
     net = torch.nn.AdaptiveLogSoftmaxWithLoss(4, 6, [3])
     x, labels = torch.randn(3, 4), torch.tensor([0, 1, 4])
     with pytest.raises(
-        symshape.UnsupportedError, match=r"runs as it is: .*\n.*took for granted .* u0 != 1 .*, and 3 more"
+        symshape.UnsupportedError, match=r"runs eagerly: .*\n.*took for granted .* u0 != 1 .*, and 3 more"
     ):
         symshape.compile(net, fullgraph=True)(x, labels)
     with pytest.warns(symshape.FallbackWarning, match="took for granted what only data tell"):
