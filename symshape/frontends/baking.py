@@ -304,7 +304,7 @@ class _Baking:
     def _why(self, mode: str, point: _Point, otherwise: str) -> str:
         """Return why there is no entry for a call."""
         found = self._failed.get((mode, frozenset(point.items())))
-        return found or (f"a program cannot be kept: {self._not_stored}" if self._not_stored else otherwise)
+        return found or (f"a program cannot be stored: {self._not_stored}" if self._not_stored else otherwise)
 
     def prove(self, mode: str, close: bool) -> Proof:
         """Return whether all declared sizes are served; with ``close``, trace sizes that are not served first."""

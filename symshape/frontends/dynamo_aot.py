@@ -157,7 +157,7 @@ class _KernelsByThread(dict[Any, Any]):
         return self._refuse
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError(f"AOTAutograd computes {self._op} otherwise than eager does")
+        raise UnsupportedError(f"AOTAutograd computes {self._op} differently from eager")
 
 
 kernels_of_torch = KernelsOfTorch()

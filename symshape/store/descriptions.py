@@ -86,7 +86,7 @@ class Describer:
     def tensor(self, value: torch.Tensor) -> Json:
         """Describe a tensor: its metadata, and the tensors that it shares memory with; not its values."""
         if value.layout is not torch.strided or value.is_quantized:
-            raise NotStorable("a tensor that is no plain one")
+            raise NotStorable("a tensor that is not a plain one")
         memory = self._memories.setdefault(value.untyped_storage()._cdata, len(self._memories))
         shape = [list(value.shape), list(value.stride()), value.storage_offset()]
         flags = [value.requires_grad, value.is_leaf, value.is_inference(), value.is_conj(), value.is_neg()]
@@ -174,7 +174,7 @@ def flat_key(key: Any) -> Json:
     if isinstance(key, type):
         return ["class", *_name(key)]
     if type(key) is EqualityKey:
-        raise NotStorable("a value that is known by its own equality")
+        raise NotStorable("a value whose class defines its own equality")
     return to_json(key)
 
 
@@ -189,7 +189,7 @@ def _pattern(_: Describer, value: re.Pattern[Any]) -> Json:
 def _shown(_: Describer, value: Any) -> Json:
     text = repr(value)
     if " at 0x" in text:
-        raise NotStorable(f"a {type(value).__qualname__} that only an address tells apart")
+        raise NotStorable(f"a {type(value).__qualname__} that is identified only by its address")
     return ["shown", *_name(type(value)), text]
 
 

@@ -86,7 +86,7 @@ class DiskStore:
         with open(handle, "rb") as file:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
-                raise EntryError(f"{path} is no file of at most {LARGEST:,} bytes")
+                raise EntryError(f"{path} is not a file of at most {LARGEST:,} bytes")
             if not self.shared:
                 self._check_private(path, found)
             return file.read(LARGEST + 1)
@@ -168,7 +168,7 @@ class DiskStore:
     # -- inside
     def _file(self, address: str, digest: str, kind: str = ENTRY) -> Path:
         if not _is_name(address, 32) or not _is_name(digest, 64):
-            raise EntryError(f"{address[:80]}/{digest[:80]} is no name of an entry")
+            raise EntryError(f"{address[:80]}/{digest[:80]} is not the name of an entry")
         return self.path / address / f"{digest}{kind}"
 
     def _check_private(self, path: Path, found: os.stat_result) -> None:
@@ -183,7 +183,7 @@ class DiskStore:
             if status.st_uid not in (os.geteuid(), 0):
                 why = "belongs to another user"
             elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                why = "can be written by another user: chmod go-w it, if nobody else has"
+                why = "can be written by other users: run chmod go-w on it if nobody else has changed it"
             else:
                 continue
             raise EntryError(f"{place} {why} (DiskStore(..., shared=True) reads it)")
@@ -217,7 +217,7 @@ def user_path(given: str | Path) -> Path:
         home = str(given).partition("/")[0]
         raise InputError(f"{given}: no home folder is known for {home}; write the whole path") from error
     if "\0" in str(path):
-        raise InputError(f"{str(given)!r} is no path: it has a NUL character in it")
+        raise InputError(f"{str(given)!r} is not a path: it contains a NUL character")
     return path
 
 

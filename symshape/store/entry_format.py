@@ -108,7 +108,7 @@ def to_bytes(
         what = [each.variable.name for each in program.writes] or [each.name for each in program.variables]
         raise NotStorable(f"a program that writes outside its arguments ({what[0]})")
     if program.given is not None:
-        raise NotStorable("a program that writes to, or gives back, a list or dictionary among its arguments")
+        raise NotStorable("a program that writes to, or returns, a list or dictionary among its arguments")
     if call.has_records:
         raise NotStorable("a call with an object argument that the program writes to (a model's cache)")
     assert isinstance(program.state, State)
@@ -180,7 +180,7 @@ def read_header(content: bytes, digest: str | None = None) -> StoredEntry:
         raise EntryError("the file is damaged: an entry has two lines")
     header = parsed_json(lines[0])
     if type(header) is not dict or header.get("format") != FORMAT:
-        raise EntryError("the file is no entry of symshape's")
+        raise EntryError("the file is not an entry of symshape")
     if header.get("version") != VERSION:
         raise EntryError(f"version {str(header.get('version'))[:20]} is not supported; this is version {VERSION}")
     try:

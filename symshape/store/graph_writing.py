@@ -178,7 +178,7 @@ def op_name(op: Any) -> str:
         NotStorable: it is another.
     """
     if not isinstance(op, OpOverload) or op.namespace not in NAMESPACES or meta_fns.lookup(op) is None:
-        raise NotStorable(f"the operator {op}, which is none of torch's own with a rule of symshape's")
+        raise NotStorable(f"the operator {op}, which is not one of torch's own operators with a rule in symshape")
     if op is not torch.ops.aten._reshape_alias.default and trusts_its_arguments(op):  # that one is read as ``view``
         raise NotStorable(f"the operator {op}, whose kernel does not check its arguments")
     name = f"{op._schema.name.partition('::')[2]}.{op._overloadname}"

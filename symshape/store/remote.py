@@ -64,7 +64,7 @@ class Files:
         except ImportError as error:
             raise InputError(f"{url} needs what is not installed ({error}): pip install 'symshape[remote]'") from error
         except ValueError as error:
-            raise InputError(f"{url} is no URL that fsspec knows: {error}") from error
+            raise InputError(f"{url} is not a URL that fsspec knows: {error}") from error
 
     def names(self, address: str) -> list[str]:
         """Return the names of the entries for an address."""

@@ -64,7 +64,7 @@ def _class_name(kind: Any) -> str:
 def _class_named(name: str) -> Any:
     kind = _found(name)
     if not isinstance(kind, type) or kind not in pytree.SUPPORTED_NODES or kind in object_arguments.STAND_INS:
-        raise NotImported(f"{name} is no container that torch's pytrees know in this process")
+        raise NotImported(f"{name} is not a container that torch.utils._pytree knows in this process")
     return kind
 
 

@@ -114,7 +114,7 @@ class Sizes:
         """Return the name of a number that only a node of the graph determines, and record its symbol."""
         expression = number.node.expr
         if not expression.is_Symbol:
-            raise UnsupportedError(f"{node.target} tells {expression}, which is no plain size")
+            raise UnsupportedError(f"{node.target} returns {expression}, which is not a plain size")
         name = str(expression)
         self._terms[expression] = term = arithmetic.symbol(name)
         low, high = _range_of(number.node)

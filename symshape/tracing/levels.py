@@ -167,7 +167,9 @@ class LevelsTrace:
         if any(isinstance(step, Assertion) for step in parts.steps_of(*part.place)):
             parts.refuse(part.name, "asserts something of data")
         if [leaf.requires_grad for leaf in part.leaves] != self._tracked:
-            parts.refuse(part.name, "makes something that requires gradients of what does not, or the other way round")
+            parts.refuse(
+                part.name, "returns a tensor that requires gradients from inputs that do not, or the other way round"
+            )
         return part
 
 

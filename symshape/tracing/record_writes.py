@@ -103,9 +103,11 @@ class GivenRecords:
             for each in loaded:
                 kind = type(each)
                 if id(each) in self._made:
-                    return [f"returns a {kind.__name__} that is kept outside the function, or writes it to an argument"]
+                    return [
+                        (f"returns a {kind.__name__} that is stored outside the function, or writes it to an argument")
+                    ]
                 if id(each) not in self._held and kind in kinds:
-                    text = f"reads a {kind.__name__} besides those among its arguments, of which it may be one"
+                    text = f"reads a {kind.__name__} outside its arguments that may be the same object as one of them"
                     return [f"{text}; pass it too"]
         return []
 

@@ -228,7 +228,7 @@ def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
     kind = type(owner)
     member = member_of(recorder, kind, key)
     if member.logs:
-        recorder.tells("logs, or asks what is logged")
+        recorder.tells("writes to a log, or reads the settings of logging")
     itself = id(owner)
     if itself not in recorder.known:  # made while tracing: its contents were loaded, or made, as well
         return

@@ -99,7 +99,7 @@ def error(env: Knowledge, asked: Term | FloatTerm) -> DataDependentError:
         lines.append(f"  {symbol.name}{what} {born}; known: {_range_text(symbol.name, interval.lo, interval.hi)}")
     for symbol in nameless if suggestions or not asked.is_bool else ():
         where = f" at {symbol.birth}" if symbol.birth is not None else ""
-        lines.append(f"  Your program has no name for {symbol.name} there. Take that line apart{where}: write")
+        lines.append(f"  Your program has no name for {symbol.name} there. Split that line{where}: write")
         read = "" if env.readings.get(symbol.name) else ".item()"
         besides = " (.item() if that is a tensor)" if read and symbol.description.startswith("the bool") else ""
         name = called[symbol.name]

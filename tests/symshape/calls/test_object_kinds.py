@@ -294,7 +294,10 @@ KEPT = Batch(torch.ones(3))
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (lambda b: b.x if b is KEPT else b.x + 1, "reads a Batch besides those among its arguments"),
+        (
+            lambda b: b.x if b is KEPT else b.x + 1,
+            "reads a Batch outside its arguments that may be the same object as one of them",
+        ),
         (lambda b: b.x * (id(b) == id(KEPT)), r"calls id\(\) on an object among its arguments"),
         (lambda b: (KEPT, b.x), "Batch"),
     ],

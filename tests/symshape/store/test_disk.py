@@ -95,7 +95,7 @@ def test_files_that_others_may_write_are_not_read(tmp_path: Path, place: str, mo
     where = _place(store, name, place)
     before = where.stat().st_mode
     where.chmod(mode if where.is_file() else mode | 0o111)
-    with pytest.raises(EntryError, match=r"another user.*chmod go-w"):
+    with pytest.raises(EntryError, match=r"other users.*chmod go-w"):
         store.read(ADDRESS, name)
     assert DiskStore(tmp_path, shared=True).read(ADDRESS, name) == b"content"
     where.chmod(before)

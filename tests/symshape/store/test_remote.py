@@ -217,7 +217,7 @@ def test_signed_and_unsigned(tmp_path: Path) -> None:
 
 
 def test_urls_that_mean_nothing() -> None:
-    with pytest.raises(symshape.InputError, match="no URL that fsspec knows"):
+    with pytest.raises(symshape.InputError, match="not a URL that fsspec knows"):
         Files("nothing-like-that://x")
     with pytest.raises(symshape.InputError, match="not installed"):
         Files("s3://bucket/x") if not _has("s3fs") else Files("abfs://x/y")

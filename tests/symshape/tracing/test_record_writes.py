@@ -144,7 +144,10 @@ def _holds_itself(cache: Cache, x: torch.Tensor) -> Any:
     return x
 
 
-@pytest.mark.parametrize(("program", "word"), [(_delete, "deletes 'keys' of cache.layers"), (_holds_itself, "itself")])
+@pytest.mark.parametrize(
+    ("program", "word"),
+    [(_delete, "deletes the attribute 'keys' of the argument cache.layers"), (_holds_itself, "itself")],
+)
 def test_what_cannot_be_repeated_is_refused(program: Callable[..., Any], word: str) -> None:
     cache = new(2)
     before = state(cache)
@@ -163,7 +166,10 @@ def _reads_another(cache: Cache, x: torch.Tensor) -> Any:
 
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 def test_an_object_that_is_reached_in_two_ways_is_not_taken_for_two() -> None:
-    with pytest.raises(symshape.UnsupportedError, match=r"reads a Dynamic.* besides those among its arguments"):
+    with pytest.raises(
+        symshape.UnsupportedError,
+        match=r"reads a Dynamic.* outside its arguments that may be the same object as one of them",
+    ):
         symshape.compile(_reads_another, fullgraph=True)(new(4), torch.ones(1))
     before = kept.layers[0].keys.clone()
     fast = symshape.compile(_reads_another)

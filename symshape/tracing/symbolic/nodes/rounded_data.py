@@ -49,5 +49,5 @@ def rounded(number: Number, whole: Callable[[float], int]) -> Any:
     read: Any = torch.where(found.abs() <= _MOST, found, beyond).to(torch.int64).item()
     node = read.node
     fits = boolean.ge(node.term, -int(_MOST))
-    env.expect_true(fits, "this is no number that an integer of 64 bits holds")
+    env.expect_true(fits, "this number does not fit an integer of 64 bits")
     return node

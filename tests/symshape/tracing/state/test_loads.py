@@ -274,7 +274,7 @@ def _memo() -> int:
         (lambda: types.__dict__, "lists the names of the module types"),
         (lambda: sys.stdout.write("x"), "writes to the screen"),
         (lambda: warnings.warn("x", stacklevel=1), "warns"),
-        (lambda: logging.getLogger("x").info("y"), "logs, or asks what is logged"),
+        (lambda: logging.getLogger("x").info("y"), "writes to a log, or reads the settings of logging"),
     ],
 )
 def test_what_is_refused_by_name(fn: Any, match: str) -> None:
