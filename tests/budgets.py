@@ -11,7 +11,7 @@ FILE, METHODS = 900, 15
 
 
 def over_budget(name: str, path: Path) -> Iterator[tuple[str, int]]:
-    """What of a module is larger than its budget, as `module`, `module.function` or `module.Class`, with its size."""
+    """What of a module is larger than its budget, as `module` or `module.Class`, with its size."""
     text = path.read_text(encoding="utf-8")
     lines = text.count("\n")
     if lines > FILE:

@@ -58,6 +58,7 @@ FLOORS = {
         *("errors", "torch_internals", "forks", "interrupts", "options", "dims", "events", "user_code", "data"),
         *("own_packages", "native"),
         *("calls", "graph"),
+        "tracing.restart",
         *("tracing.symbolic.nodes", "tracing.symbolic", "tracing.intercept", "tracing.state", "tracing"),
         *("runtime.policy", "runtime.pieces", "runtime.padding", "runtime.runners", "runtime"),
         "store",

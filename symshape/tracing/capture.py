@@ -23,20 +23,18 @@ from symshape.calls.modes import modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
 from symshape.calls.variables import Variable, Write, all_written, containers_in, note_written
-from symshape.dims import Policy
 from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.autograd_history import without_unseen_history
 from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, limits_of, symbol_positions
 from symshape.graph.steps import Step, written_values
-from symshape.interrupts import pass_on
 from symshape.options import Options
 from symshape.torch_internals.private import refuse_if_missing
 from symshape.torch_internals.pytree import TreeSpec
 from symshape.tracing.defects import defect
-from symshape.tracing.explained import NumberNeeded, explain
-from symshape.tracing.filling import fill_or_refuse, filling
+from symshape.tracing.explained import explain
+from symshape.tracing.filling import fill_or_refuse
 from symshape.tracing.garbage import as_before, seldom_collected
 from symshape.tracing.given_up import generators_put_back, output_held
 from symshape.tracing.gradients import histories
@@ -45,10 +43,11 @@ from symshape.tracing.intercept.function_mode import FunctionMode
 from symshape.tracing.intercept.identity import Identity
 from symshape.tracing.intercept.number_methods import number_methods
 from symshape.tracing.intercept.random_state import Draws
-from symshape.tracing.memo_calls import MemoCalls
+from symshape.tracing.memo_calls import ATTEMPTS, MemoCalls
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, steps_for, written_by
 from symshape.tracing.record_writes import GivenRecords
+from symshape.tracing.restart import Attempt, Change, Restart, traced_with_restarts, with_fewer_symbols
 from symshape.tracing.scalar_data import ScalarData
 from symshape.tracing.state import flags, side_effects
 from symshape.tracing.state.changes import Changes, items_but, may_grow, variables_read, where_of
@@ -58,14 +57,12 @@ from symshape.tracing.state.hooks import recorder_of, recording, tell, with_thei
 from symshape.tracing.state.planting import Planted, is_planted_by_another
 from symshape.tracing.state.recorder import Recorder
 from symshape.tracing.state.snapshot import State
-from symshape.tracing.state.substitutes import COMPILING
 from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
 from symshape.tracing.symbolic_arguments import Policies, SymbolicArguments
 from symshape.tracing.traced_modes import left_as_they_are, while_tracing, without_autocast
 from symshape.tracing.tracer import Tracer
-from symshape.tracing.written_out import written_out_where_needed
 from symshape.user_code import name_of, raised_at
 
 _tracing_lock = forks.lock(outer=1)
@@ -75,7 +72,7 @@ T = TypeVar("T")
 
 
 def wait_for_traces() -> bool:
-    """Waits for another thread's trace that has stand-ins in the world; answers whether there was one."""
+    """Wait for another thread's trace, whose placeholder objects user code could see; return whether there was one."""
     if not is_planted_by_another():
         return False
     with _tracing_lock:
@@ -83,7 +80,10 @@ def wait_for_traces() -> bool:
 
 
 def between_traces(function: Callable[P, T]) -> Callable[P, T]:
-    """No other thread traces meanwhile: functions have their own code, and what stands in the world is the world's."""
+    """Return ``function`` so that no other thread traces while it runs.
+
+    A trace replaces the code of functions and puts placeholder objects where user code can see them.
+    """
 
     @wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -107,18 +107,18 @@ def capture(
     serves: bool = True,
     asks: bool = False,
 ) -> Program:
-    """Traces ``fn`` on symbolic tensors for this call.
+    """Trace ``fn`` on symbolic tensors for this call and return the program.
 
-    What the function did to the world is undone, and done again by each call.  Where it fails with an error of its own
-    or of torch's, it is traced once more as eager runs it, if it had asked whether a compiler traces it; and once more
-    with fixed sizes, for the error may be one about symbols.
+    Writes of the function outside of its results are undone after the trace; each call of the program makes them again.
+    A trace that needs other settings is started again (see ``restart.py``).  After an error of the function or of
+    torch, the next attempt answers ``is_compiling()`` with no, if the function had asked.  Else it fixes sizes.
 
     Args:
-        fn: what is traced.
-        call: what it is called with.
-        policies: for sizes and numbers.
+        fn: the function to trace.
+        call: the arguments of the call.
+        policies: the policies of sizes and numbers.
         options: of the trace.
-        given_up: told the state that was read if the trace fails.
+        given_up: called with the state that was read if an attempt fails.
         variables: the places whose values are the last leaves of the call.
         serves: whether the program serves calls of ``fn`` in its place: then ``fn`` may not print, log or warn; else
             it may not write outside.
@@ -135,31 +135,40 @@ def capture(
         )
     thresholds = gc.get_threshold()
     try:
-        with _tracing_lock, seldom_collected():
-            declared = {source: policy for source, policy in policies.items() if policy is not Policy.AUTO}
-            COMPILING.asked = False
-            try:
-                return _capture(fn, call, policies, options, given_up, variables, serves, asks)
-            except Exception as error:
-                pass_on(error)
-                if isinstance(error, SymShapeError) and not isinstance(error, NumberNeeded):
-                    raise
-                told = _raise_if_defect(error, fn)
-                if len(declared) == len(policies) and not COMPILING.asked:
-                    raise
-            if not COMPILING.asked:
-                return _capture(fn, call, declared, options, given_up, variables, serves, asks)
-            with COMPILING.denied(told):
-                return capture(fn, call, policies, options, given_up, variables=variables, serves=serves, asks=asks)
+        with _tracing_lock, seldom_collected(), ATTEMPTS.begun():
+            return traced_with_restarts(
+                name_of(fn),
+                Attempt.first(policies),
+                lambda attempt: _trace(fn, call, attempt.policies, options, given_up, variables, serves, asks),
+                partial(_change_after, fn),
+            )
     except BaseException:
         as_before(thresholds)  # an interrupt may come before the `with` is entered
         raise
 
 
-def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> str:
+def _change_after(fn: Callable[..., Any], error: Exception | Restart, attempt: Attempt) -> Change:
+    """Return the change of settings for the next attempt to trace ``fn``, after ``error`` ended the last one.
+
+    Raises:
+        SymShapeError: no other attempt would help.
+    """
+    if isinstance(error, Restart) and error.prepares:
+        return error.change
+    if isinstance(error, Restart | SymShapeError) and ATTEMPTS.call_plainly():
+        return lambda same, _: same
+    if isinstance(error, SymShapeError):
+        raise error
+    if not isinstance(error, Restart) and not attempt.sizes_fixed:
+        _raise_if_defect(error, fn)
+    ATTEMPTS.forget()
+    return error.change if isinstance(error, Restart) else with_fewer_symbols
+
+
+def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> None:
     said, place = f"{type(error).__name__}: {error}", defect(error)
     if place is None:
-        return said
+        return
     events.emit(events.Defect(name_of(fn), said, place))
     raise InternalError(
         f"symshape itself failed while it traced {name_of(fn)} (at {raised_at(error)}): {said} at {place}; "
@@ -168,9 +177,7 @@ def _raise_if_defect(error: Exception, fn: Callable[..., Any]) -> str:
     ) from error
 
 
-@written_out_where_needed
-@filling
-def _capture(
+def _trace(
     fn: Callable[..., Any],
     call: Call,
     policies: Policies,
@@ -180,7 +187,7 @@ def _capture(
     serves: bool,
     asks: bool,
 ) -> Program:
-    start = time.perf_counter()
+    start, refusals = time.perf_counter(), list[BaseException]()
     with _tracing_lock:
         recorder = recorder_of(fn, call.constants, call.classes, serves=serves, stored=bool(options.store))
         draws = Draws(name_of(fn))
@@ -196,7 +203,7 @@ def _capture(
                     result, changes = contextvars.copy_context().run(
                         _run, fn, call, tracer, arguments, recorder, draws, variables, around, memos
                     )
-                except Exception:
+                except (Exception, Restart):
                     tracer.raise_if_gradients_were_read()  # the program caught that, and failed on its other way
                     raise
                 tracer.raise_if_gradients_were_read()
@@ -215,6 +222,7 @@ def _capture(
                 around.put_back(error)
             finally:  # again: a second interrupt may come where the first one begins
                 around.put_back(error)
+            _raise_caught_restart(error, refusals)
             raise
     tracer.own.forget()
     state = _state(recorder, variables)
@@ -229,10 +237,17 @@ def _capture(
     return Program(name_of(fn), *parts, questions, writes, new, given, _apart(call, tree, writes, given, recorder))
 
 
+def _raise_caught_restart(error: BaseException, refusals: Sequence[BaseException]) -> None:
+    """Raise the restart that a program caught before it failed in another way, if there is one."""
+    first = refusals[0] if refusals else None
+    if isinstance(first, Restart) and first is not error and isinstance(error, Exception | Restart):
+        raise first from error
+
+
 def _silent(
     tracer: Tracer, call: Call, arguments: SymbolicArguments, steps: tuple[Step, ...], outputs: tuple[Any, ...]
 ) -> tuple[Step, ...]:
-    """The steps, without recording gradients of which nobody can see the history."""
+    """Return the steps; those whose autograd history no output shows do not record gradients."""
     if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
         return steps
     lifted = tracer.lifting.lifted.values()
@@ -243,10 +258,11 @@ def _silent(
 
 
 def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> dict[Question, Hashable]:
-    """Whether arguments that are written in place are inference tensors, for a program that also writes ``outside``.
+    """Return the question whether each argument that is written in place is an inference tensor, with its answer.
 
-    torch refuses such a write, outside inference mode, when it is done; what was written outside by then has to stay,
-    and the program cannot be run again as the function.  So such calls are told apart from others before they run.
+    Only a program that also writes ``outside`` of its arguments needs these questions.  Outside of inference mode torch
+    raises an error when an inference tensor is written.  By then the program may have written elsewhere, and the
+    function could not run eagerly instead.  The answers keep such calls from the program before it runs.
     """
     if not outside:
         return {}
@@ -256,7 +272,7 @@ def _whether_inference(graph: Graph, leaves: Sequence[Any], outside: object) -> 
 
 
 def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tuple[list[Write], ArgumentWrites | None]:
-    """What is written outside; what the program does to the lists and dictionaries among its arguments."""
+    """Return the writes outside of the arguments, and the writes to lists and dictionaries among the arguments."""
     outside = [each for each in every if not isinstance(each.variable, ArgumentContents)]
     own = [each for each in every if isinstance(each.variable, ArgumentContents)]
     if not own and not changes.returned_arguments:
@@ -268,13 +284,13 @@ def _given(changes: Changes, every: Sequence[Write], recorder: Recorder) -> tupl
 def _apart(
     call: Call, tree: TreeSpec, writes: Sequence[Write], given: ArgumentWrites | None, recorder: Recorder
 ) -> frozenset[int]:
-    """The ids of the lists and dictionaries that are known outside, where none of them may be among the arguments."""
+    """Return the ids of lists and dictionaries that the program reads or writes and that may not be arguments too."""
     outside = [each.owner for each in recorder.containers]
     return forbidden_containers(call, outside, writes, writes_records(tree), given is not None)
 
 
 def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
-    """What later calls compare: what was read, but for variables."""
+    """Return the state that later calls compare: the places that the trace read, except the variables."""
     known = {each.where for each in variables}
     pinned = None if recorder.from_memos else frozenset(recorder.pinned)
     if not known:
@@ -291,7 +307,7 @@ def _state(recorder: Recorder, variables: Sequence[Variable]) -> State:
 
 
 def _variables(recorder: Recorder, writes: Sequence[Write], variables: Sequence[Variable]) -> list[Variable]:
-    """The places that the program read, and that this or another program writes, which are no variables yet."""
+    """Return new variables: places that the program read, that a program writes, and that are no variables yet."""
     note_written(writes)
     known = {each.where for each in variables}
     found = [each for each in variables_read(recorder, all_written()) if each.where not in known]
@@ -312,7 +328,7 @@ def _run(
     around: Surroundings,
     memos: MemoCalls,
 ) -> tuple[Any, Changes]:
-    """The function's result on the symbolic arguments and what it wrote to records there; what else it did, undone."""
+    """Return the result on symbolic arguments, with writes to argument objects, and the changes that were undone."""
     args, kwargs, values = call.nest(arguments.leaves)
     given, records = Given(args, kwargs), GivenRecords(call, (args, kwargs, values))
     planted, gradients = Planted(variables, values), Gradients(tell, tracer.read_first)
@@ -355,7 +371,7 @@ def _run(
 
 
 def _attends(device: torch.device) -> None:
-    """Fused attention is about to choose a kernel, by flags that later calls are asked for."""
+    """Record the flags by which fused attention chooses a kernel on ``device``; later calls compare them."""
     tell(Recorder.ask, flags.of_attention(device))
 
 
@@ -369,16 +385,17 @@ def _world_as_it_was(recorder: Recorder, planted: Planted, changes: Sequence[Cha
 
 
 def _closed(tracer: Tracer, arguments: SymbolicArguments) -> list[str]:
-    """Ends the use of symbolic tensors; what was wrong with gradients, in words."""
+    """End the use of symbolic tensors; return descriptions of changed gradients that cannot be traced."""
     tracer.close()
     lifted = (each.tensor for each in tracer.lifting.lifted.values())
     return side_effects.undo_gradients((*arguments.tensors(), *lifted))
 
 
 def _to_arguments(changes: Changes, given: Given, outcome: Any, result: Any) -> tuple[Any, Any]:
-    """Adds what the lists and dictionaries among the arguments hold now; the outcome, and the result, without those.
+    """Add the contents of lists and dictionaries among the arguments to the changes.
 
-    A result that makes objects stays as it is: such containers in it are refused later on.
+    Return the outcome and the result without these containers.  A result that creates objects is not changed, and
+    containers of the arguments in such a result are refused later.
     """
     changes.changes += given.writes(changes.is_kept)
     found, changes.returned_arguments = given.returned(outcome)
@@ -387,7 +404,7 @@ def _to_arguments(changes: Changes, given: Given, outcome: Any, result: Any) -> 
 
 @contextmanager
 def _undone(recorder: Recorder, changes: list[Changes], found: list[Any], tracer: Tracer) -> Iterator[None]:
-    """At its end the world is as it was; what it did is added, and the histories of what it left there."""
+    """Undo the block's side effects at its end; append them to ``changes``, and their autograd nodes to ``found``."""
     try:
         yield
     finally:

@@ -25,9 +25,9 @@ from symshape.tracing.intercept import scans
 from symshape.tracing.levels import LevelsTrace
 from symshape.tracing.merging import Merged, same_layout, same_size
 from symshape.tracing.parts import EffectError, Part, Parts, PartTrace, around, names_in, shares_memory
+from symshape.tracing.restart import loops_are_unrolled
 from symshape.tracing.rows import RowsTrace, each_spec
 from symshape.tracing.symbolic.tensors import SymbolicTensor
-from symshape.tracing.written_out import loops_are_written_out
 from symshape.user_code import user_location
 
 _Function = Callable[..., Any]
@@ -35,18 +35,18 @@ _INTEGERS = (int, torch.SymInt)
 
 
 class FlowTrace(PartTrace, Protocol):
-    """What is needed of a tracer here."""
+    """The methods of a tracer that control flow uses."""
 
     def new_value(self, spec: TensorSpec, storage: object | None = None) -> Value:
-        """A fresh value of a graph."""
+        """Return a new value of the graph."""
 
     def stand_in(self, value: Value) -> SymbolicTensor:
-        """A symbolic tensor for a value."""
+        """Return a symbolic tensor for a value."""
 
 
 @attrs.frozen(eq=False)
 class _Placed:
-    """A node that runs parts."""
+    """A node that runs subgraphs, with the tensors and integers that it hands to them."""
 
     op: ControlFlow
     parts: Sequence[Part]
@@ -55,7 +55,7 @@ class _Placed:
 
 
 class ControlFlows:
-    """Of one trace.
+    """The control-flow operators of one trace.
 
     Args:
         trace: the trace.
@@ -124,7 +124,7 @@ class ControlFlows:
         return pytree.tree_unflatten(leaves, tree)
 
     def _is_open(self, condition: Any) -> bool:
-        """Whether a condition is one on numbers that only the run tells."""
+        """Return whether a condition depends on unbacked integers, so that the trace cannot decide it."""
         env = self._trace.env
         if type(condition) is not torch.SymBool or env.hint(condition.node.term) is not None:
             return False
@@ -183,8 +183,8 @@ class ControlFlows:
         return pytree.tree_unflatten(list(found), trees[0])
 
     def associative_scan(self, combine: _Function, operands: Sequence[Any], dim: int, loop: _Function) -> Any:
-        """``associative_scan``: eager's ``loop`` on parts; None where the length tells what runs."""
-        if dim != 0 or loops_are_written_out() or any(type(each) is not SymbolicTensor for each in operands):
+        """Return the results of ``associative_scan`` as nodes; None if the caller is to trace eager's loop instead."""
+        if dim != 0 or loops_are_unrolled() or any(type(each) is not SymbolicTensor for each in operands):
             return None
         if operands[0].shape[0] < 2:  # nothing to combine
             return None
@@ -216,7 +216,7 @@ class ControlFlows:
         return spec.with_(storage_offset=self._trace.env.new_unbacked(0, None, description="an offset"))
 
     def _stand_ins(self, carried: Sequence[Any]) -> tuple[list[Value], list[str], list[Any]]:
-        """What stands for what is carried: the values of tensors, the names of integers, and all in their order."""
+        """Return placeholders for the carried values: tensors' values, integers' names, and both in their order."""
         own: list[Value] = []
         numbers: list[str] = []
         given: list[Any] = []
@@ -331,7 +331,7 @@ class ControlFlows:
 
     # -- at the end of the trace
     def results(self) -> tuple[Any, ...]:
-        """What the parts return."""
+        """Return the outputs of the subgraphs."""
         return tuple(part.outputs for each in self._placed for part in each.parts)
 
     def settled(self, steps: list[Step], outputs: Sequence[Any]) -> list[Step]:
@@ -358,11 +358,11 @@ class ControlFlows:
 
 
 class _TrackedError(UnsupportedError):
-    """What cannot be where gradients are recorded, neither as a node nor as a loop."""
+    """The program cannot be traced where gradients are recorded, neither as a node nor as an unrolled loop."""
 
 
 def _is_like(one: Any, other: Any) -> bool:
-    """Whether two results are tensors, or neither is."""
+    """Return whether both results are tensors, or neither is."""
     return isinstance(one, torch.Tensor) is isinstance(other, torch.Tensor)
 
 
@@ -379,7 +379,7 @@ def _has_history(leaf: Any) -> bool:
 
 
 def _name(function: Any) -> str:
-    """What the program calls a function that torch has wrapped."""
+    """Return the program's name of a function that torch has wrapped."""
     while isinstance(function, partial):
         function = function.keywords.get("combine_fn", function.func)
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())

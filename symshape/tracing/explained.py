@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symshape.errors import SymShapeError, UnsupportedError
+from symshape.tracing.restart import Restart, with_fewer_symbols
 from symshape.user_code import raised_at
-
-
-class NumberNeeded(UnsupportedError):
-    """Python or torch refused a symbolic number for being one: a plain one would do."""
 
 
 def explain(error: Exception, presumed: Sequence[str] = ()) -> None:
@@ -21,9 +18,10 @@ def explain(error: Exception, presumed: Sequence[str] = ()) -> None:
         return
     text = str(error)
     if isinstance(error, TypeError) and any(name in text for name in ("SymInt", "SymFloat", "SymBool")):
-        raise NumberNeeded(
+        raise Restart(
             f"the program uses a size that varies where only a plain number will do: {error} "
-            f"(at {raised_at(error)}); make it a constant with int(size), or declare that size static"
+            f"(at {raised_at(error)}); make it a constant with int(size), or declare that size static",
+            with_fewer_symbols,
         ) from error
     if type(error).__module__.startswith("torch._dynamo"):
         raise UnsupportedError(

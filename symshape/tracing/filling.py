@@ -9,110 +9,72 @@ memo wraps cannot be traced in its place (see ``memo_calls.py``).
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
+import attrs
 import torch
 
 from guards.sets.sources import Source
-from symshape.calls.arguments import Call
 from symshape.calls.generator_states import state_of
 from symshape.dims import Policy
-from symshape.errors import SymShapeError, UnsupportedError
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.graph.steps import Node, Step, drawn_from, draws_random_numbers, written_values
-from symshape.tracing.memo_calls import ATTEMPTS, CalledPlainly
+from symshape.tracing.memo_calls import ATTEMPTS
+from symshape.tracing.restart import Attempt, Restart
 from symshape.tracing.state.changes import Changes
 from symshape.tracing.state.memos import Missing, filled
-from symshape.tracing.state.preparations import ToPrepare
 from symshape.tracing.state.recorder import Recorder
-from symshape.tracing.symbolic_arguments import Policies
 from symshape.tracing.tracer import Tracer
-from symshape.user_code import name_of
 
-T = TypeVar("T")
-_MOST = 8  # traces: what one memo answers may decide whether another is asked
+_Missed = tuple[Missing, tuple[Any, ...], dict[str, Any]]
 
 
-class MemosMade(Exception):
-    """A trace ends because memos are to be filled first.
+def _memos_to_fill(missing: Sequence[_Missed], fixed: Sequence[Source]) -> Restart:
+    """Return the restart of a trace whose memos are to be filled first.
 
     Args:
-        missing: what each is called with.
+        missing: each memo, with what it is called with.
         fixed: where the sizes are read that they are called with.
     """
 
-    def __init__(
-        self, missing: Sequence[tuple[Missing, tuple[Any, ...], dict[str, Any]]], fixed: Sequence[Source]
-    ) -> None:
-        name = missing[0][0].name
-        super().__init__(f"makes what the memo of {name} keeps; call {name} once before")
-        self._missing, self.fixed = missing, fixed
-        self.failed: Missing | None = None
+    def change(attempt: Attempt, _: str) -> Attempt | None:
+        failed = _fill(missing)
+        if failed is not None:
+            if not failed.of_library:
+                return None
+            ATTEMPTS.unfillable[id(failed.memo)] = failed.memo  # the next trace leaves it alone
+        static = {each: Policy.STATIC for each in fixed if attempt.policies.get(each) is Policy.AUTO}
+        return attrs.evolve(attempt, policies={**attempt.policies, **static})
 
-    def fill(self) -> bool:
-        """Calls the functions; whether they made what the trace made."""
-        state = state_of(torch.default_generator)
-        for each, args, kwargs in self._missing:
-            if each.is_there:
-                continue
-            before = set(map(id, answers_of(each.memo) or ()))
-            try:
-                made = each.memo(*args, **kwargs)
-            except Exception:  # the program itself may catch it
-                torch.default_generator.set_state(state)
-                self.failed = each
-                return False
-            if not each.as_expected(made) or not torch.equal(state, state_of(torch.default_generator)):
-                _forget(each.memo, before)
-                torch.default_generator.set_state(state)  # what it drew, it draws in its turn
-                self.failed = each
-                return False
-        return True
+    name = missing[0][0].name
+    return Restart(f"makes what the memo of {name} keeps; call {name} once before", change, prepares=True)
 
 
-def filling(trace: Callable[..., T]) -> Callable[..., T]:
-    """A trace of a function, a call and policies, once more when its memos are filled and what it prepares is there."""
-
-    @functools.wraps(trace)
-    def traced(fn: Callable[..., Any], call: Call, policies: Policies, *rest: Any) -> T:
-        found: Exception | ToPrepare
-        with ATTEMPTS.begun():
-            for _ in range(_MOST):
-                try:
-                    return trace(fn, call, policies, *rest)
-                except (MemosMade, ToPrepare) as made:
-                    found = made
-                except (CalledPlainly, SymShapeError) as error:
-                    if not ATTEMPTS.call_plainly():
-                        raise
-                    found = error
-                    continue
-                if not found.fill() and not _goes_on(found):
-                    break
-                if isinstance(found, MemosMade):
-                    fixed = {source: Policy.STATIC for source in found.fixed if policies.get(source) is Policy.AUTO}
-                    policies = {**policies, **fixed}
-        raise UnsupportedError(f"{name_of(fn)} {found}")
-
-    return traced
-
-
-def _goes_on(found: MemosMade | ToPrepare) -> bool:
-    """Whether the next trace leaves a library's memo alone that could not be filled."""
-    failed = found.failed if isinstance(found, MemosMade) else None
-    if failed is None or not failed.of_library:
-        return False
-    ATTEMPTS.unfillable[id(failed.memo)] = failed.memo
-    return True
+def _fill(missing: Sequence[_Missed]) -> Missing | None:
+    """Call the functions; return the first that did not make what the trace made, if there is one."""
+    state = state_of(torch.default_generator)
+    for each, args, kwargs in missing:
+        if each.is_there:
+            continue
+        before = set(map(id, answers_of(each.memo) or ()))
+        try:
+            made = each.memo(*args, **kwargs)
+        except Exception:  # the program itself may catch it
+            torch.default_generator.set_state(state)
+            return each
+        if not each.as_expected(made) or not torch.equal(state, state_of(torch.default_generator)):
+            _forget(each.memo, before)
+            torch.default_generator.set_state(state)  # what it drew, it draws in its turn
+            return each
+    return None
 
 
 def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list[str]:
-    """What is wrong with what memos made in a trace, in words.
+    """Return descriptions of the values that memos made in a trace and that a graph could not keep.
 
     Raises:
-        MemosMade: nothing is, once they are filled.
+        Restart: the memos can be filled outside of the trace.
     """
     missing = [each for each in changes.missing if id(each.memo) not in ATTEMPTS.unfillable]
     if not missing:
@@ -133,7 +95,7 @@ def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list
     if known and (harmless or all(each.is_there for each in missing)):
         symbols = [each for one in missing for size in one.sizes for each in size.node.term.symbols]
         fixed = [source for each in symbols for source in tracer.env.symbols[each.name].sources]
-        raise MemosMade(known, fixed)
+        raise _memos_to_fill(known, fixed)
     users = [one for one, call in calls if not one.of_library and (call is not None or one.must_be_made)]
     texts = [f"makes {each.kind} that the memo of {each.name} keeps; call {each.name} once before" for each in users]
     return changes.unmade + texts

@@ -37,6 +37,7 @@ from symshape.tracing.intercept.function_mode import FunctionMode
 from symshape.tracing.intercept.number_methods import number_methods
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, steps_for
+from symshape.tracing.restart import Restart
 from symshape.tracing.state.gradients import Gradients
 from symshape.tracing.state.hooks import tell
 from symshape.tracing.symbolic.nodes import texts
@@ -205,6 +206,8 @@ def _run(
             raise UnsupportedError(problems[0])
         roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
         outputs, _, tree = outputs_of(tracer, list(pytree.tree_leaves(result)), roots)
+    except Restart as wanted:  # a graph of Dynamo's is traced once, with one setting
+        raise wanted.refused("a graph of Dynamo's") from wanted.__cause__
     finally:
         tracer.close()
     return outputs, tree

@@ -1,4 +1,4 @@
-"""What autograd knows of the tensors of a trace: stand-ins with a history, and the histories of results."""
+"""The autograd history of symbolic tensors: of arguments that are no leaves, of subgraphs, and of results."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import torch
 from symshape.errors import UnsupportedError
 from symshape.torch_internals import dispatch, pytree
 from symshape.tracing.intercept.fallbacks import Inferrer
+from symshape.tracing.restart import needs_loops
 from symshape.tracing.symbolic.tensors import SymbolicTensor
-from symshape.tracing.written_out import NeedsLoops
 
 
 class MadeByAutograd(torch.autograd.Function):
-    """Makes the stand-in of an argument that is no leaf: the same value, with a history."""
+    """Give the symbolic tensor of an argument that is no leaf an autograd history."""
 
     @staticmethod
     def forward(ctx: Any, tensor: SymbolicTensor) -> SymbolicTensor:
-        """Another symbolic tensor of the same value."""
+        """Return another symbolic tensor of the same value."""
         return SymbolicTensor.make(tensor._spec, tensor._value, tensor._tracer)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        """The gradient as it is."""
+        """Return the gradient unchanged."""
         return gradient
 
 
 def reached(roots: Iterable[Any]) -> Iterator[Any]:
-    """Autograd's nodes that run where backward begins at some of them."""
+    """Yield the autograd nodes that run in a backward pass from ``roots``."""
     waiting, seen = list(roots), set()
     while waiting:
         node = waiting.pop()
@@ -41,33 +41,37 @@ def reached(roots: Iterable[Any]) -> Iterator[Any]:
 
 
 def histories(tracer: Inferrer, result: Any) -> list[Any]:
-    """Autograd's nodes of the results; while the trace lasts, since autograd makes a view anew to have that of one."""
+    """Return the autograd nodes of the results.  Must be called within the trace: for a view autograd runs ops anew."""
     with dispatch.DisableTorchFunction(), tracer.inferring():
         return [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, SymbolicTensor)]
 
 
 class MadeInside(torch.autograd.Function):
-    """Makes what stands in a part for tensors that other runs of it get, with a history that leads to theirs."""
+    """Give a symbolic tensor inside a subgraph a history that leads to the tensors which the subgraph is run with."""
 
     @staticmethod
     def forward(ctx: Any, make: Callable[[], SymbolicTensor], *tensors: torch.Tensor) -> SymbolicTensor:
-        """The stand-in."""
+        """Return the symbolic tensor."""
         return make()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Never: what runs backward inside of a part is refused, and its results do not lead here."""
+        """Refuse a backward pass inside of a subgraph; the subgraph's results do not lead here.
+
+        Raises:
+            UnsupportedError: always.
+        """
         raise UnsupportedError("the function computes gradients through a part of it that runs again and again")
 
 
 class MadeOfParts(torch.autograd.Function):
-    """Makes the results of a node that runs parts: with a history that leads to what the parts read."""
+    """Give the results of a control-flow node a history that leads to the tensors which its subgraphs read."""
 
     @staticmethod
     def forward(
         ctx: Any, make: Callable[[], list[SymbolicTensor]], floating: Sequence[bool], name: str, *tensors: torch.Tensor
     ) -> Any:
-        """The results; ``floating`` says which have gradients."""
+        """Return the results; ``floating`` says which of them have gradients."""
         ctx.name = name
         made = make()
         ctx.mark_non_differentiable(*(each for each, is_so in zip(made, floating, strict=True) if not is_so))
@@ -75,12 +79,12 @@ class MadeOfParts(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Refused: which part runs, and how often, is not known.
+        """Refuse a backward pass through the node: the trace does not know which subgraph runs, and how often.
 
         Raises:
-            NeedsLoops: always.
+            Restart: always, with loops unrolled.
         """
-        raise NeedsLoops(
+        raise needs_loops(
             f"the function computes gradients of a {ctx.name} itself, of which a trace does not know what it runs; "
             "call backward outside of the function, or train through torch.compile(backend='symshape')"
         )

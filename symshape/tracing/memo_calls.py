@@ -36,6 +36,7 @@ from symshape.graph.lru_cache_answers import (
 from symshape.graph.steps import Node, Step, draws_random_numbers, values_in, written_values
 from symshape.torch_internals import pytree
 from symshape.tracing.intercept.identity import Identity
+from symshape.tracing.restart import Restart, with_fewer_symbols
 from symshape.tracing.state import trusted
 from symshape.tracing.state.changes import Change, Changes
 from symshape.tracing.state.memos import SAME
@@ -48,8 +49,12 @@ from symshape.tracing.tracer import Tracer
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class CalledPlainly(Exception):
-    """A trace ends because the program can tell a memo from the function that it wraps."""
+def _called_plainly() -> Restart:
+    """Return the restart of a trace whose program can tell a memo from the function that it wraps."""
+    return Restart(
+        "the program can tell a function with a memo from the function that it wraps; call it outside of the program",
+        with_fewer_symbols,
+    )
 
 
 class Attempts:
@@ -67,11 +72,15 @@ class Attempts:
     def begun(self) -> Iterator[None]:
         """Inside, the attempts for one call are made."""
         before = self.used, self.plain, self.unfillable
-        self.used, self.plain, self.unfillable = {}, {}, {}
+        self.forget()
         try:
             yield
         finally:
             self.used, self.plain, self.unfillable = before
+
+    def forget(self) -> None:
+        """Begin anew: the next attempt traces with other settings."""
+        self.used, self.plain, self.unfillable = {}, {}, {}
 
     def call_plainly(self) -> bool:
         """Have the next trace call the memos themselves; return whether that is another trace."""
@@ -225,18 +234,18 @@ class MemoCalls:
             leaves: of the call.
 
         Raises:
-            CalledPlainly: the program could tell that it did not call the memo.
+            Restart: the program could tell that it did not call the memo.
         """
         if not self._made:
             return
         if self._plainly or changes.changes or changes.returned_arguments or changes.to_objects:
-            raise CalledPlainly
+            raise _called_plainly()
         self._refuse_escaped(outcome)
         answers = [self._answer(each, changes) for each in self._made.values()]
         for each in answers:
             question = Question(each.last, DATA, each)
             if question.among(leaves) is not True:
-                raise CalledPlainly
+                raise _called_plainly()
             self._tracer.questions[question] = True
         for each in answers:
             env = self._tracer.env
@@ -248,25 +257,25 @@ class MemoCalls:
         """Refuse answers that somebody can change or has changed, and that tensors share memory with.
 
         Raises:
-            CalledPlainly: there is one.
+            Restart: there is one.
         """
         held = {id(each): (each, before) for made in self._made.values() for each, before in made.held}
         memory = {each for made in self._made.values() for each in made.memory}
         nodes: dict[int, Any] = {}
         leaves = pytree.tree_leaves(outcome, is_leaf=lambda each: nodes.setdefault(id(each), each) is None)
         if not held.keys().isdisjoint(nodes):
-            raise CalledPlainly
+            raise _called_plainly()
         if not all(_is_unchanged(each, before) for each, before in held.values()):
-            raise CalledPlainly
+            raise _called_plainly()
         if any(id(each._value.storage) in memory for each in leaves if isinstance(each, SymbolicTensor)):
-            raise CalledPlainly
+            raise _called_plainly()
         answers = [each for each in self.ids.values() if type(each) is SymbolicTensor]
         if any(each.requires_grad or attributes_of(each) for each in answers):
-            raise CalledPlainly
+            raise _called_plainly()
         for made in self._made.values():
             after = (step for step in self._tracer.steps[made.end :] if isinstance(step, Node))
             if made.memory and any(id(each.storage) in made.memory for step in after for each in written_values(step)):
-                raise CalledPlainly
+                raise _called_plainly()
 
     def _answer(self, made: _Made, changes: Changes) -> MemoAnswer:
         tensors: list[Any] = []
@@ -288,23 +297,23 @@ class MemoCalls:
                 return kind([formula(each) for each in value])
             if kind is dict and all(type(each) in NUMBERS for each in value):
                 return {key: formula(each) for key, each in value.items()}
-            raise CalledPlainly
+            raise _called_plainly()
 
         args = tuple(map(formula, made.args))
         kwargs = {name: formula(each) for name, each in made.kwargs.items()}
         if tensors:
-            raise CalledPlainly
+            raise _called_plainly()
         answer = formula(made.result)
         symbols = self._symbols
         if not names or not names <= symbols.keys():
-            raise CalledPlainly
+            raise _called_plainly()
         return MemoAnswer(made.memo, args, kwargs, answer, {each: symbols[each] for each in names}, bool(tensors))
 
     @staticmethod
     def _term(value: Any, names: set[str]) -> Any:
         term = value.node.term
         if isinstance(term, FloatTerm) and term.unbacked():
-            raise CalledPlainly
+            raise _called_plainly()
         names |= {each.name for each in (term.symbols() if isinstance(term, FloatTerm) else term.symbols)}
         return term
 

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from symshape.calls.modes import Modes
 from symshape.graph.codegen import Run, StepLines
 from symshape.torch_internals import autograd, functorch
-from symshape.tracing.state.preparations import ToPrepare
+from symshape.tracing.restart import Restart, after
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -24,7 +24,7 @@ _R = TypeVar("_R")
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """``torch.compiler.is_compiling()`` is true inside: libraries then avoid data-dependent shortcuts."""
+    """Make ``torch.compiler.is_compiling()`` true within the block: libraries then avoid data-dependent shortcuts."""
     before = torch.compiler._is_compiling_flag
     torch.compiler._is_compiling_flag = True
     try:
@@ -37,9 +37,9 @@ _DYNAMO = "torch._dynamo"
 
 
 def without_dynamo() -> AbstractContextManager[object]:
-    """What is compiled with ``torch.compile`` runs as it was written: a trace sees its ops.
+    """Return a context in which functions compiled with ``torch.compile`` run eagerly, so that a trace sees their ops.
 
-    To say so to Dynamo it has to be loaded, which takes half a second: before it is, nothing can be compiled by it.
+    Dynamo is told so if it is loaded.  Loading Dynamo takes half a second, and before that it has compiled nothing.
     """
     if _DYNAMO in sys.modules:
         return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
@@ -48,10 +48,10 @@ def without_dynamo() -> AbstractContextManager[object]:
 
 @contextmanager
 def _before_dynamo() -> Iterator[None]:
-    """A trace that would load Dynamo begins again with it: it is not to be loaded among a trace's modes.
+    """Keep Dynamo from being loaded under a trace's modes: load it outside of the trace, and start the trace again.
 
     Raises:
-        ToPrepare: this thread wants it, or another one has loaded it meanwhile.
+        Restart: this thread imports Dynamo, or another thread has loaded it within the block.
     """
     wanted = _DynamoWanted()
     sys.meta_path.insert(0, wanted)
@@ -64,28 +64,29 @@ def _before_dynamo() -> Iterator[None]:
 
 
 class _DynamoWanted:
-    """Asked first for every module that is loaded."""
+    """An import hook that Python asks first for every module that is loaded."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Has no module; ends the trace of its thread where that asks for Dynamo."""
+        """Raise ``Restart`` if the traced thread imports Dynamo; else return None: this hook finds no module."""
         if name == _DYNAMO and threading.get_ident() == self._thread:
             raise _to_load()
 
 
-def _to_load() -> ToPrepare:
+def _to_load() -> Restart:
     text = f"needs {_DYNAMO}, which is not loaded while something is traced; import it before"
-    return ToPrepare(text, partial(importlib.import_module, _DYNAMO))
+    return Restart(text, after(partial(importlib.import_module, _DYNAMO)), prepares=True)
 
 
 @contextmanager
 def outside_transforms() -> Iterator[None]:
-    """What ``torch.func.grad`` or ``vmap`` does around a compiled function, it does to the graph when that runs.
+    """Leave the transforms of ``torch.func`` around a compiled function within the block.
 
-    Around ``grad`` inference mode may be on: inside of it that is off, and without it the dispatcher still leaves
-    autograd out, until the mode is left once more.  (A private name, checked on 2.11 to 2.13.)
+    ``torch.func.grad`` or ``vmap`` then transforms the graph when the graph runs.  Inference mode may be on around
+    ``grad``, which switches it off inside.  Without the transform the dispatcher would still skip autograd, so
+    inference mode is switched off once more.  (A private name, checked on 2.11 to 2.13.)
     """
     from symshape.torch_internals.functorch import interpreters_cleared as temporarily_clear_interpreter_stack
 
@@ -100,7 +101,7 @@ def outside_transforms() -> Iterator[None]:
 
 @contextmanager
 def without_autocast_cache() -> Iterator[None]:
-    """Autocast, which knows casts by the weight's identity, neither hands the trace an old one nor keeps one of it."""
+    """Switch autocast's cache of casted weights off within the block: a trace neither reads from it nor adds to it."""
     before = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
@@ -111,9 +112,10 @@ def without_autocast_cache() -> Iterator[None]:
 
 @contextmanager
 def without_saving_hooks() -> Iterator[None]:
-    """What autograd saves for stand-ins is handed to none of the hooks around a call; what its graph saves is.
+    """Remove the saved-tensor hooks around a call within the block, and put them back at its end.
 
-    Else a checkpoint around a compiled function counts, where that is traced, more tensors than it computes again.
+    The hooks see the tensors that the graph saves for autograd, but not the symbolic tensors of the trace.  Otherwise a
+    checkpoint around a compiled function would count more tensors during the trace than it recomputes.
     """
     saving: Any = autograd.saving
     found: list[tuple[Any, Any]] = []
@@ -129,10 +131,10 @@ def without_saving_hooks() -> Iterator[None]:
 
 @contextmanager
 def nothing_left_entered() -> Iterator[None]:
-    """What was entered inside and not left, since an error came between, is left.
+    """Exit, at the end of the block, the modes that were entered within it and not exited because of an error.
 
-    Graphs of Dynamo's enter autocast, ``torch.func``'s transforms and dual levels by one node, and leave by another.
-    (An autocast that is never left keeps casts of weights for ever; private names, checked on 2.11 to 2.13.)
+    Graphs of Dynamo's enter autocast, ``torch.func``'s transforms and dual levels by one node, and exit by another.
+    (An autocast that is never exited keeps casts of weights for ever; private names, checked on 2.11 to 2.13.)
     """
     layers, level = functorch.layers(), forward_ad._current_level
     casts, dual = _autocast_depth(), _is_dual()
@@ -152,7 +154,7 @@ def nothing_left_entered() -> Iterator[None]:
 
 
 def _is_dual() -> bool:
-    """Whether there is a level of forward-mode gradients; there is one at most."""
+    """Return whether a level of forward-mode gradients is entered; torch allows one at most."""
     try:
         level = autograd.enter_dual_level()
     except RuntimeError:
@@ -162,16 +164,16 @@ def _is_dual() -> bool:
 
 
 def _autocast_depth() -> int:
-    """How many autocasts are entered, one in another."""
+    """Return the number of autocast contexts that are entered, one in another."""
     depth = torch.autocast_increment_nesting() - 1
     torch.autocast_decrement_nesting()
     return int(depth)
 
 
 def _noted_by_torch() -> None:
-    """What torch notes when it is first asked for is noted before a trace, which would take it for a change.
+    """Fill torch's lazily set values before a trace, which would take them for changes by the program.
 
-    How many devices there are; and, once Dynamo is loaded, its mark on modules that are made (2.11 to 2.13).
+    These are the number of devices and, once Dynamo is loaded, its mark on new modules (2.11 to 2.13).
     """
     if torch.cuda.is_initialized():
         torch.cuda.device_count()
@@ -221,13 +223,13 @@ def without_autocast(run: Run, modes: Modes) -> Run:
 
 
 def as_generated(run: Run) -> Run:
-    """The run of a program as the graph's code has it, before :func:`without_autocast`."""
+    """Return the generated function of a program's graph, without the wrapper of :func:`without_autocast`."""
     found: Run = getattr(run, "__wrapped__", run)
     return found
 
 
 def lines_of(run: Run) -> StepLines:
-    """Where each step of a program stands in the code that runs it."""
+    """Return the lines of each step of a program in the generated code."""
     found: StepLines = as_generated(run).__symshape_steps__  # type: ignore[attr-defined]
     return found
 
@@ -242,7 +244,7 @@ def _switches() -> list[Any]:
 
 @contextmanager
 def left_as_they_are(problems: list[str]) -> Iterator[None]:
-    """At its end torch's modes are as they were; that a function changed them is added to the problems, in words."""
+    """Put torch's modes back at the end of the block; describe those that the function changed in ``problems``."""
     before = _switches()
     try:
         yield

@@ -33,7 +33,7 @@ from tests.bench.report import NotHere, Report, bench_parser
 
 CALLS = 12
 PHASES: dict[str, list[tuple[Any, str]]] = {
-    "trace": [(capture, "_capture")],
+    "trace": [(capture, "_trace")],
     "guards minimised": [(GuardSet, "minimise")],
     "cut into pieces": [(piecewise, "cut")],
     "padding rules": [(planning, "pad")],

@@ -1,7 +1,7 @@
-"""What a library prepares once, when it is first needed: done outside of the trace, which begins again then.
+"""Libraries' preparations at first use: they run outside of the trace, which then starts again.
 
-It writes (hooks into modules, a flag that says that they are there) under a lock, so a graph could not do it again.  As
-nothing hangs on who does it when, it stays done, also when the trace fails after all.
+A preparation writes under a lock: hooks into modules, and a flag that says that they are there.  A graph could not
+repeat that.  The time of a preparation does not matter, so it stays done, also when the trace fails after all.
 """
 
 from __future__ import annotations
@@ -14,52 +14,28 @@ from typing import Any
 
 import torch
 
-from symshape.errors import note_refusal
 from symshape.tracing.intercept.builtins import PlainType
+from symshape.tracing.restart import Restart, after
 
 _PREPARATIONS = (
     ("transformers.utils.output_capturing", "maybe_install_capturing_hooks", "_output_capturing_hooks_installed"),
 )
-"""A module, a function of an object, and the attribute that tells of an object that it was done (transformers 5)."""
+"""A module, a function of an object, and the object's attribute that is true once it is prepared (transformers 5)."""
 _REGISTRIES = (("einops._backends", "get_backend", "_type2backend"),)
 """A module, a function of a tensor, and the module's dictionary where it looks the class up (einops 0.6 to 0.8)."""
 
 
-class ToPrepare(BaseException):
-    """A trace ends because something is to be prepared first.
-
-    The program is not to catch it as an error of its own; where it does all the same, it is raised again at its end.
-
-    Args:
-        text: what, for people.
-        prepare: does it.
-    """
-
-    def __init__(self, text: str, prepare: Callable[[], object]) -> None:
-        super().__init__(text)
-        self._prepare = prepare
-        note_refusal(self)
-
-    def fill(self) -> bool:
-        """Prepares; whether that went well."""
-        try:
-            self._prepare()
-        except Exception:  # the program itself may catch it
-            return False
-        return True
-
-
 def preparations(read: Callable[[Any, str], None]) -> dict[int, Any]:
-    """By ``id`` of each function that prepares something, of those that are imported: what code gets instead.
+    """Return what traced code gets instead of each imported function that prepares something, by the function's ``id``.
 
     Args:
-        read: told of an object and the name of an attribute that is about to be read.
+        read: called with an object and the name of an attribute before that is read.
     """
 
     def prepared(function: Callable[[Any], Any], flag: str, owner: Any) -> None:
         if not getattr(owner, flag, False):
             text = f"prepares a {type(owner).__name__}, which it does in each call; call it once before"
-            raise ToPrepare(text, functools.partial(function, owner))
+            raise Restart(text, after(functools.partial(function, owner)), prepares=True)
         read(owner, flag)
 
     found = [(getattr(sys.modules.get(module), name, None), flag) for module, name, flag in _PREPARATIONS]
@@ -78,11 +54,15 @@ def _registries() -> list[functools.partial[Any]]:
 
 
 def _registered(function: Callable[[Any], Any], registry: dict[Any, Any], tensor: Any, *rest: Any, **more: Any) -> Any:
-    """Call a function that registers the class of a tensor when it meets the first one: outside of a trace."""
+    """Call a function that registers the class of the first tensor that it meets.
+
+    Raises:
+        Restart: the class is not registered yet; the function is called outside of the trace first.
+    """
     if isinstance(tensor, torch.Tensor) and PlainType(tensor) is torch.Tensor and torch.Tensor not in registry:
         text = (
             f"makes {function.__name__} look up its tensor backend, which happens once in a process; call the "
             "function once before it is traced"
         )
-        raise ToPrepare(text, lambda: function(torch.empty(0)))
+        raise Restart(text, after(lambda: function(torch.empty(0))), prepares=True)
     return function(tensor, *rest, **more)

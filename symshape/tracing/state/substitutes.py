@@ -15,12 +15,11 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from symshape.errors import SymShapeError
+from symshape.tracing import restart
 from symshape.tracing.intercept.builtins import MATH, REPLACED
 from symshape.tracing.intercept.control_flow import CONTROL_FLOW
 from symshape.tracing.intercept.identity import class_of
@@ -75,38 +74,18 @@ class Environment:
         return getattr(os.environ, name)
 
 
-class Compiling:
-    """``torch.compiler.is_compiling`` as traced code calls it, one trace at a time.
+def is_compiling() -> bool:
+    """Answer ``torch.compiler.is_compiling()`` for traced code.
 
-    No for optimisers, which would compute other numbers than they do in eager; no for anybody once a program has
-    failed that was told yes: some only work where the answer is no.
+    Optimisers get no, because a yes would make them compute other numbers than in eager mode.  The whole program gets
+    no after an attempt with the answer yes has failed: some programs only work where the answer is no.
     """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._denied = False
-
-    def __call__(self) -> bool:
-        """The answer."""
-        asker = sys._getframe(1).f_code.co_filename
-        self.asked |= (yes := not self._denied and torch.compiler.is_compiling() and not is_optimisers(asker))
-        return yes
-
-    @contextmanager
-    def denied(self, raised: str) -> Iterator[None]:
-        """Inside, the answer is eager's; a refusal from there also tells what was ``raised`` with the other one."""
-        before, self._denied = self._denied, True
-        try:
-            yield
-        except SymShapeError as error:
-            error.add_note(f"It was traced before with torch.compiler.is_compiling() true, and raised {raised}")
-            raise
-        finally:
-            self._denied = before
-
-
-COMPILING = Compiling()
-"""What traced code calls."""
+    asker = sys._getframe(1).f_code.co_filename
+    attempt = restart.current()
+    denied = attempt.raised_compiling is not None
+    yes = not denied and torch.compiler.is_compiling() and not is_optimisers(asker)
+    attempt.compiling_asked |= yes
+    return yes
 
 
 _SPACES = (builtins, math, operator, os, json, dataclasses, torch.func, torch.nn.utils.stateless, torch.compiler)
@@ -147,7 +126,7 @@ class Substitutes:
             id(dir): self.dir,
             id(print): self.print,
             id(os.getenv): self.getenv,
-            id(torch.compiler.is_compiling): COMPILING,
+            id(torch.compiler.is_compiling): is_compiling,
             id(os.environ): Environment(self.getenv, listed),
             id(operator.attrgetter): self.attrgetter,
             id(operator.methodcaller): self.methodcaller,
@@ -243,5 +222,5 @@ class Substitutes:
         plain_print(*items, **options)
 
     def of(self, value: Any) -> Any:
-        """What code gets for a value that it loads."""
+        """Return the value that traced code gets for a value that it loads."""
         return self.table.get(id(value), value)

@@ -228,10 +228,19 @@ def test_gradients_that_the_program_computes_itself() -> None:
     for fn in (through_a_branch, through_rows):
         with pytest.raises(UnsupportedError, match=r"computes gradients of a (cond|scan) itself"):
             compiled(fn)(x)
-    fast = compiled(through_levels)
-    for n in (9, 5, 2):
-        x = torch.rand(n, 3, requires_grad=True)
-        assert torch.equal(through_levels(x), fast(x))
+
+    def with_another_error(x: Tensor) -> Tensor:
+        try:
+            return through_levels(x)
+        except BaseException:
+            raise ValueError("no gradients") from None
+
+    for fn in (through_levels, with_another_error):
+        fast = compiled(fn)
+        for n in (9, 5, 2):
+            x = torch.rand(n, 3, requires_grad=True)
+            assert torch.equal(through_levels(x), fast(x))
+        assert fast.stats().traces
 
 
 # -- inside of checkpoints

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 import symshape
 from symshape.calls.modes import modes
 from symshape.tracing import traced_modes
-from symshape.tracing.state.preparations import ToPrepare
+from symshape.tracing.restart import Restart
 from symshape.tracing.traced_modes import (
     compiling,
     while_tracing,
@@ -167,7 +167,7 @@ class TestBeforeDynamoIsLoaded:
 
     def test_whoever_asks_for_it_ends_the_trace(self) -> None:
         before = list(sys.meta_path)
-        with pytest.raises(ToPrepare, match=r"needs torch\._dynamo"), without_dynamo():
+        with pytest.raises(Restart, match=r"needs torch\._dynamo"), without_dynamo():
             importlib.import_module("torch._dynamo.config")
         assert sys.meta_path == before
 
@@ -184,7 +184,7 @@ class TestBeforeDynamoIsLoaded:
             thread.start()
             thread.join()
 
-        with pytest.raises(ToPrepare), without_dynamo():
+        with pytest.raises(Restart), without_dynamo():
             trace()
         assert found == [None]
 

@@ -113,12 +113,15 @@ def test_an_error_is_the_programs_own() -> None:
         symshape.compile(Doubling(broken=True), fullgraph=True)(x)
 
 
-def test_a_program_that_catches_everything() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_program_that_catches_everything(fails: bool) -> None:
     class Catching(Doubling):
         def forward(self, x: Tensor, doubled: bool = True) -> Tensor:
             try:
                 install(self)
             except BaseException:
+                if fails:
+                    raise ValueError("no hooks") from None
                 return x - 1
             return super().forward(x, doubled)
 
@@ -128,6 +131,7 @@ def test_a_program_that_catches_everything() -> None:
     for n in (3, 4, 5):
         x = torch.randn(n, 3)
         torch.testing.assert_close(compiled(x), twin(x))
+    assert compiled.stats().traces
 
 
 def test_hidden_states_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
