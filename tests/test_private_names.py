@@ -21,14 +21,14 @@ DOCUMENTED = re.compile(r"torch\.(ops\.|_check\b|_foreach_|Tensor\.(_is_view|_ma
 
 # Names that are used elsewhere, most by one module that is about nothing else. Only to shrink.
 ELSEWHERE = {
-    "symshape.tracing.state.dict_versions": {
+    "symshape.tracing.state.compare.dict_versions": {
         "torch._C._dynamo.guards.RootGuardManager",
         "torch._C._dynamo.guards.dict_version",
         "torch._dynamo.guards.GuardManagerType",
     },
-    "symshape.tracing.state.metadata": {"torch._C._dynamo.guards.TensorGuards"},
-    "symshape.tracing.intercept.products": {"torch._decomp.decompositions"},
-    "symshape.tracing.intercept.fallbacks": {
+    "symshape.tracing.state.compare.tensor_metadata": {"torch._C._dynamo.guards.TensorGuards"},
+    "symshape.tracing.intercept.torch_functions.matmul_before_2_13": {"torch._decomp.decompositions"},
+    "symshape.tracing.intercept.torch_functions.decompositions": {
         "torch._decomp",
         "torch._library.custom_ops.OPDEFS",
         "torch._library.fake_impl.set_ctx_getter",
@@ -50,8 +50,8 @@ ELSEWHERE = {
     "symshape.frontends.profilers": {"torch.autograd.profiler._is_profiler_enabled"},
     "symshape.tracing.traced_modes": {"torch.compiler._is_compiling_flag"},
     "symshape.store.ranks": {"torch.distributed.distributed_c10d._get_process_group_store"},
-    "symshape.tracing.state.process_groups": {"torch.distributed.distributed_c10d._world"},
-    "symshape.tracing.state.flags": {"torch.distributions.Distribution._validate_args"},
+    "symshape.tracing.state.record.process_groups": {"torch.distributed.distributed_c10d._world"},
+    "symshape.tracing.state.record.torch_flags": {"torch.distributions.Distribution._validate_args"},
 }
 # A variable of torch's module, which has to be read there each time, and on the path of calls.
 EVERYWHERE = {"torch.autograd.forward_ad._current_level"}

@@ -1,6 +1,6 @@
 """The backend of ``torch.compile(model, backend="symshape")``: programs of the graphs that Dynamo finds.
 
-A graph that needs no gradients is traced directly (:mod:`symshape.tracing.from_dynamo`), without AOTAutograd, which
+A graph that needs no gradients is traced directly (:mod:`symshape.tracing.from_graph.dynamo`), without AOTAutograd, which
 takes most of the time of a first call. On the CPU a graph runs as Dynamo made it where no such program can be made and
 nothing would be recorded. Elsewhere AOTAutograd serves, for the graphs and calls about which it is known to be right
 (:mod:`symshape.frontends.dynamo_aot`), and for gradients while that is not slower
@@ -39,7 +39,7 @@ from symshape.runtime.runners.choice import RunnerName, check_name
 from symshape.torch_internals.compile_context import TracingContext
 from symshape.torch_internals.dynamo import TorchDynamoException, aot_autograd
 from symshape.torch_internals.private import refusal, refuse_if_missing
-from symshape.tracing.from_dynamo import retraced
+from symshape.tracing.from_graph.dynamo import retraced
 from symshape.tracing.traced_modes import nothing_left_entered
 
 _MODES: Mapping[str | None, RunnerName] = {

@@ -32,8 +32,8 @@ from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.verify import Verifier
-from symshape.tracing.from_fx import taken_over
-from symshape.tracing.fx_sizes import Sizes
+from symshape.tracing.from_graph.aot_autograd import taken_over
+from symshape.tracing.from_graph.fx_sizes import Sizes
 from symshape.user_code import origin_of
 
 Found = tuple[Entry, tuple[int, ...], Sequence[Any]]

@@ -1,7 +1,7 @@
 """Programs whose parameters were replaced by similar objects: the same program on the new objects, without a trace.
 
 Where a program exists for a call's sizes but not for the present state, the differences of the state are examined.  If
-only objects were replaced by objects (``tracing/state/replacement.py``), all programs of that state move to the new
+only objects were replaced by objects (``tracing/state/compare/replaced_objects.py``), all programs of that state move to the new
 objects, and the old objects are released.  Objects that return (averaged weights, alternating adapters) get entries of
 their own, so that each later switch is a hit.
 """
@@ -28,8 +28,8 @@ from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.runners.settling import SettlingRunner
 from symshape.runtime.variables import Layout
 from symshape.tracing.capture import between_traces
-from symshape.tracing.state.replacement import Replacement, replaced, replacement
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.replaced_objects import Replacement, replaced, replacement
+from symshape.tracing.state.compare.state import State
 from symshape.tracing.traced_modes import as_generated, without_autocast
 
 _MOST_BRANCHES = 4  # branches examined for replaced objects: each takes as long as comparing its state

@@ -36,8 +36,8 @@ from symshape.runtime.eager_calls import EagerCall
 from symshape.runtime.entry import Entry
 from symshape.tracing.capture import wait_for_traces
 from symshape.tracing.mode import is_tracing
-from symshape.tracing.state.changes import changed_floats, changing_floats
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.state import State
+from symshape.tracing.state.undo.writes import changed_floats, changing_floats
 
 _TRACES = 8
 """The number of traces with variables before it is checked whether every other call is traced."""

@@ -17,7 +17,7 @@ import torch
 from symshape.graph.dead_code import may_refuse_data
 from symshape.graph.program import Program
 from symshape.graph.steps import Node, written_values
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.state import State
 from symshape.user_code import is_library
 
 _MOST = 1 << 20  # bytes copied in a call

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from symshape.calls.constant_keys import digits
-from symshape.tracing.state.code_units import instructions
+from symshape.tracing.state.instrument.bytecode import instructions
 
 _WITH_CONSTANT = frozenset(opcode.hasconst)
 _CONTAINS = opcode.opmap["CONTAINS_OP"]

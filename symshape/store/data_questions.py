@@ -20,7 +20,7 @@ from symshape.store.graph_reading import GraphReader
 from symshape.store.graph_writing import GraphWriter
 from symshape.store.store_errors import EntryError, NotStorable
 from symshape.store.terms import TermsReader, TermsWriter
-from symshape.tracing.asked_numbers import COMPARE, Asked, is_number, is_plain
+from symshape.tracing.data.number_questions import COMPARE, Asked, is_number, is_plain
 
 _FIELDS = ("sources", "dtypes", "relations", "written", "graph", "integers")
 _MOST = 10_000

@@ -28,7 +28,8 @@ from symshape.calls.constant_keys import PLAIN, EqualityKey, constant_key
 from symshape.store.code_digests import code_digest
 from symshape.store.constants import Json, to_json
 from symshape.store.store_errors import NotStorable
-from symshape.tracing.state import process_groups, trusted
+from symshape.tracing.state.instrument import trusted_code
+from symshape.tracing.state.record import process_groups
 
 _CONTAINERS = (list, dict, set, deque, bytearray, OrderedDict, defaultdict)
 _OF_C = (
@@ -280,7 +281,7 @@ def _is_open(kind: type, *also: type) -> bool:
 
 def _is_of_c(kind: type) -> bool:
     """Return whether a class is written in C, also by pybind11 (process groups)."""
-    return trusted.is_of_c(kind) or kind.__module__ == "pybind11_builtins"
+    return trusted_code.is_of_c(kind) or kind.__module__ == "pybind11_builtins"
 
 
 @functools.cache
@@ -289,6 +290,6 @@ def is_described_whole(kind: type) -> bool:
 
     Methods that are trusted not to change read it unseen.
     """
-    if kind in _EXACT or _describe_for(kind) is not _instance or trusted.is_whole(kind):
+    if kind in _EXACT or _describe_for(kind) is not _instance or trusted_code.is_whole(kind):
         return False
-    return any(each not in _BASES and trusted.is_machinery(each.__module__) for each in kind.__mro__)
+    return any(each not in _BASES and trusted_code.is_machinery(each.__module__) for each in kind.__mro__)

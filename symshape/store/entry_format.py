@@ -39,7 +39,7 @@ from symshape.store.symbols import symbol_from_json, symbol_to_json
 from symshape.store.terms import TermsReader, TermsWriter
 from symshape.torch_internals import pytree
 from symshape.tracing.capture import between_traces
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.state import State
 from symshape.tracing.traced_modes import without_autocast
 
 FORMAT, VERSION = "symshape entry", 4

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from symshape.store.source_digest import sources_digest
-from symshape.tracing.state.flags import matmul_precision
+from symshape.tracing.state.record.torch_flags import matmul_precision
 
 _TRUSTED = ("numpy", "sympy", "mpmath", "z3-solver")
-"""Libraries whose code is trusted not to change within a version (``tracing/state/trusted.py``)."""
+"""Libraries whose code is trusted not to change within a version (``tracing/state/instrument/trusted_code.py``)."""
 
 
 def environment() -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from symshape.store.graph_writing import COLLECTIVES, NAMESPACES, trusts_its_arg
 from symshape.store.store_errors import Differs, EntryError
 from symshape.store.terms import TermsReader
 from symshape.store.trees import tree_from_json
-from symshape.tracing.state import process_groups
+from symshape.tracing.state.record import process_groups
 from symshape.tracing.symbolic.env import ShapeEnv
 
 _OPTIONAL = {

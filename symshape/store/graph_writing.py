@@ -24,7 +24,7 @@ from symshape.store.constants import Json, to_json
 from symshape.store.store_errors import NotStorable
 from symshape.store.terms import TermsWriter
 from symshape.store.trees import tree_to_json
-from symshape.tracing.state import process_groups
+from symshape.tracing.state.record import process_groups
 
 LARGEST_CONSTANTS = 1 << 20
 """The largest size, in bytes, of all tensors together that a program itself writes down."""

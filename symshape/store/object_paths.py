@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from symshape.store.store_errors import Differs
-from symshape.tracing.state import lookups, process_groups, trusted
-from symshape.tracing.state.flags import FLAGS
-from symshape.tracing.state.loads import decimal_context
-from symshape.tracing.state.places import (
+from symshape.tracing.state.instrument import trusted_code
+from symshape.tracing.state.record import attribute_lookups, process_groups
+from symshape.tracing.state.record.loads import decimal_context
+from symshape.tracing.state.record.places import (
     MISSING,
     SPECIAL,
     Answer,
@@ -32,7 +32,8 @@ from symshape.tracing.state.places import (
     items_of,
     special_names,
 )
-from symshape.tracing.state.places import Place as Noted
+from symshape.tracing.state.record.places import Place as Noted
+from symshape.tracing.state.record.torch_flags import FLAGS
 
 
 class Roots:
@@ -63,7 +64,7 @@ def _item(owner: Any, key: Any) -> Any:
 def _attributes(owner: Any, _: Any) -> Any:
     if isinstance(owner, type):
         raise Differs("an object")
-    found = lookups.attributes_of(owner)
+    found = attribute_lookups.attributes_of(owner)
     return MISSING if found is None else found
 
 
@@ -97,7 +98,7 @@ def _slot(owner: Any, key: Any) -> Any:
     """Return the value in a slot, or in a member that C keeps of an object."""
     if key == "__class__":
         return type(owner)
-    found = lookups.static(type(owner), key) if type(key) is str else MISSING
+    found = attribute_lookups.static(type(owner), key) if type(key) is str else MISSING
     if not isinstance(found, (types.MemberDescriptorType, types.GetSetDescriptorType)):
         if isinstance(owner, torch.Tensor) and key == "_backward_hooks":
             return owner._backward_hooks
@@ -113,7 +114,7 @@ def _slot(owner: Any, key: Any) -> Any:
 def _static(owner: Any, key: Any) -> Any:
     if not isinstance(owner, type) or type(key) is not str:
         return MISSING
-    return owner.__mro__ if key == "__mro__" else lookups.static(owner, key)
+    return owner.__mro__ if key == "__mro__" else attribute_lookups.static(owner, key)
 
 
 def _entry(owner: Any, key: Any) -> Any:
@@ -131,7 +132,7 @@ def _keys(owner: Any, key: Any) -> Any:
 
 
 def _flag_of_module(owner: Any, key: Any) -> Any:
-    if not isinstance(owner, types.ModuleType) or not trusted.is_machinery(owner.__name__) or type(key) is not str:
+    if not isinstance(owner, types.ModuleType) or not trusted_code.is_machinery(owner.__name__) or type(key) is not str:
         return MISSING
     return getattr(owner, key, MISSING)
 
@@ -233,7 +234,7 @@ STEPS: dict[str, tuple[Take, Note | None]] = {
     "class": (lambda owner, _: type(owner), None),
     "slot": (_slot, Attribute),
     "static": (_static, Attribute),
-    "look-up": (_static, lambda o, key, v, name: Answer(lookups.Lookup(o, key), v, name, key)),
+    "look-up": (_static, lambda o, key, v, name: Answer(attribute_lookups.Lookup(o, key), v, name, key)),
     "entry": (_entry, lambda o, key, v, name: Cell(o.__dict__, key, v, name)),
     "base": (_base, None),
     "keys": (_keys, lambda o, key, v, name: Keys(o.__dict__ if isinstance(o, type) else o, v, name, key)),

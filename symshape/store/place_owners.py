@@ -11,10 +11,10 @@ from typing import Any
 
 from symshape.store.object_paths import GROUPS
 from symshape.store.store_errors import NotStorable
-from symshape.tracing.state import direct, lookups
-from symshape.tracing.state.flags import FLAGS
-from symshape.tracing.state.loads import decimal_context
-from symshape.tracing.state.places import Answer, Attribute, Keys, Place, WeakAttribute
+from symshape.tracing.state.record import attribute_lookups, dictionary_reads
+from symshape.tracing.state.record.loads import decimal_context
+from symshape.tracing.state.record.places import Answer, Attribute, Keys, Place, WeakAttribute
+from symshape.tracing.state.record.torch_flags import FLAGS
 
 Step = tuple[str, Any]
 """A kind of step, and its key: see :mod:`symshape.store.object_paths`."""
@@ -22,7 +22,7 @@ Step = tuple[str, Any]
 
 def behind(kind: type) -> Any:
     """Return the real dictionary of a class, behind the view that ``__dict__`` makes anew each time."""
-    return direct.dict_behind(kind.__dict__)
+    return dictionary_reads.dict_behind(kind.__dict__)
 
 
 def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
@@ -34,7 +34,7 @@ def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
     owner = place.owner
     if isinstance(place, Keys):
         step: Step = ("keys", place.key)
-        return (direct.dict_behind(owner), step, True) if _is_view(owner) else (owner, step, False)
+        return (dictionary_reads.dict_behind(owner), step, True) if _is_view(owner) else (owner, step, False)
     if isinstance(place, Attribute):
         of_a_class = isinstance(owner, type) and place.key != "__class__"
         return owner, ("static" if of_a_class else "slot", place.key), False
@@ -45,7 +45,7 @@ def owner_and_step(place: Place) -> tuple[Any, Step, bool]:
     if isinstance(owner, types.CellType):
         return owner, ("contents", place.key), False
     if _is_view(owner):
-        return direct.dict_behind(owner), ("entry", place.key), True
+        return dictionary_reads.dict_behind(owner), ("entry", place.key), True
     return owner, ("item", place.key), False
 
 
@@ -55,7 +55,7 @@ def _is_view(owner: Any) -> bool:
 
 def _of_answer(place: Answer) -> tuple[Any, Step]:
     question = place.owner
-    if isinstance(question, lookups.Lookup):
+    if isinstance(question, attribute_lookups.Lookup):
         return question.kind, ("look-up", question.key)
     if isinstance(question, WeakAttribute):
         owner = question.owner()

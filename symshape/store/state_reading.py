@@ -13,8 +13,8 @@ from symshape.store.constants import Json, from_json, integer_of, label_of, list
 from symshape.store.descriptions import Describer, present
 from symshape.store.object_paths import GROUPS, STEPS, Roots
 from symshape.store.store_errors import Differs, EntryError, NotStorable
-from symshape.tracing.state.places import MISSING, PLAIN, Container, Place, items_of
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.state import State
+from symshape.tracing.state.record.places import MISSING, PLAIN, Container, Place, items_of
 
 
 class StateReader:

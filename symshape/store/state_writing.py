@@ -23,10 +23,11 @@ from symshape.store.descriptions import Describer, is_described_whole
 from symshape.store.object_paths import GROUPS, STEPS, flags_of_hooks
 from symshape.store.place_owners import Step, behind, owner_and_step
 from symshape.store.store_errors import NotStorable
-from symshape.tracing.state import lookups, process_groups, trusted
-from symshape.tracing.state.places import MISSING, PLAIN, Container
-from symshape.tracing.state.recorder import TABLES
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.state import State
+from symshape.tracing.state.instrument import trusted_code
+from symshape.tracing.state.record import attribute_lookups, process_groups
+from symshape.tracing.state.record.places import MISSING, PLAIN, Container
+from symshape.tracing.state.record.recorder import TABLES
 from symshape.user_code import is_library
 
 _MOST_CHECKS = 500_000
@@ -86,7 +87,7 @@ class StateWriter:
 
     def _check_code(self) -> None:
         for code in nested(self._codes):
-            if trusted.is_trusted(code.co_filename):
+            if trusted_code.is_trusted(code.co_filename):
                 continue
             if makes_sets(code) and not is_library(code.co_filename):
                 raise NotStorable(f"{code.co_qualname} creates a set, whose order may differ between processes")
@@ -159,7 +160,7 @@ class StateWriter:
                 "names that the program read"
             )
         for each in begun:
-            if id(each) not in self._numbers and not trusted.is_of_torch(each.__code__.co_filename):
+            if id(each) not in self._numbers and not trusted_code.is_of_torch(each.__code__.co_filename):
                 self._begun(each)
         self._walk()
 
@@ -167,7 +168,7 @@ class StateWriter:
         """Add a function that ran and that no place leads to: a method that Python calls implicitly."""
         for kind in [each for each in self._kept if isinstance(each, type) and id(each) in self._numbers]:
             for key in (function.__name__, *function.__qualname__.rpartition(".")[2:]):
-                found = lookups.static(kind, key)
+                found = attribute_lookups.static(kind, key)
                 if any(
                     each is function for each in (found, *(getattr(found, of, None) for of in ("fget", "__func__")))
                 ):
@@ -260,7 +261,7 @@ class StateWriter:
     def _leads(self, value: Any) -> Iterator[tuple[Step, Any]]:
         """Yield the steps from an object: to its parts, and to what was read of it."""
         kind = type(value)
-        attributes = None if isinstance(value, type) else lookups.attributes_of(value)
+        attributes = None if isinstance(value, type) else attribute_lookups.attributes_of(value)
         if attributes is not None and self._is_wanted(attributes):
             yield ("attributes", None), attributes
         if isinstance(value, torch.nn.Module):
@@ -281,7 +282,7 @@ class StateWriter:
         elif isinstance(value, (tuple, frozenset)):
             for position, item in enumerate(value):
                 yield ("nth", position), item
-        if not isinstance(value, type) and (self._is_wanted(kind) or not trusted.is_of_c(kind)):
+        if not isinstance(value, type) and (self._is_wanted(kind) or not trusted_code.is_of_c(kind)):
             yield ("class", None), kind
         if hasattr(kind, "__symshape_compiled__") or kind.__module__.startswith("symshape.frontends."):
             inner = value if not hasattr(kind, "__symshape_compiled__") else value.__symshape_compiled__
@@ -294,7 +295,7 @@ class StateWriter:
             items = tuple(part for pair in attributes.items() for part in pair)
             whole = functools.partial(self._items, Container(attributes, items, ""))
             self._wanted.setdefault(id(attributes), []).append(whole)
-        for key in lookups.slots_of(type(value)):
+        for key in attribute_lookups.slots_of(type(value)):
             yield ("slot", key), getattr(value, key, MISSING)
 
     def _of_module(self, value: torch.nn.Module) -> Iterator[tuple[Step, Any]]:
@@ -309,7 +310,7 @@ class StateWriter:
             )
 
     def _of_function(self, value: types.FunctionType) -> Iterator[tuple[Step, Any]]:
-        stays = trusted.is_trusted(value.__code__.co_filename)
+        stays = trusted_code.is_trusted(value.__code__.co_filename)
         if self._is_wanted(value.__globals__):
             yield ("globals", None), value.__globals__
         for position, cell in enumerate(value.__closure__ or ()):

@@ -32,31 +32,32 @@ from symshape.graph.steps import Step, written_values
 from symshape.options import Options
 from symshape.torch_internals.private import refuse_if_missing
 from symshape.torch_internals.pytree import TreeSpec
+from symshape.tracing.autograd.histories import histories
+from symshape.tracing.data.scalar_reads import ScalarData
 from symshape.tracing.defects import defect
 from symshape.tracing.explained import explain
 from symshape.tracing.filling import fill_or_refuse
 from symshape.tracing.garbage import as_before, seldom_collected
 from symshape.tracing.given_up import generators_put_back, output_held
-from symshape.tracing.gradients import histories
-from symshape.tracing.intercept.builtins import ids_of_stand_ins_refused
-from symshape.tracing.intercept.function_mode import FunctionMode
-from symshape.tracing.intercept.identity import Identity
-from symshape.tracing.intercept.number_methods import number_methods
-from symshape.tracing.intercept.random_state import Draws
+from symshape.tracing.intercept.python_numbers.builtins import ids_of_stand_ins_refused
+from symshape.tracing.intercept.python_numbers.identity import Identity
+from symshape.tracing.intercept.python_numbers.methods import number_methods
+from symshape.tracing.intercept.torch_functions.function_mode import FunctionMode
+from symshape.tracing.intercept.torch_functions.random_state import Draws
 from symshape.tracing.memo_calls import ATTEMPTS, MemoCalls
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.outputs import outputs_of, steps_for, written_by
 from symshape.tracing.record_writes import GivenRecords
 from symshape.tracing.restart import Attempt, Change, Restart, traced_with_restarts, with_fewer_symbols
-from symshape.tracing.scalar_data import ScalarData
-from symshape.tracing.state import flags, side_effects
-from symshape.tracing.state.changes import Changes, items_but, may_grow, variables_read, where_of
-from symshape.tracing.state.given import Given
-from symshape.tracing.state.gradients import Gradients
-from symshape.tracing.state.hooks import recorder_of, recording, tell, with_their_own_code
-from symshape.tracing.state.planting import Planted, is_planted_by_another
-from symshape.tracing.state.recorder import Recorder
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.state import State
+from symshape.tracing.state.instrument.hooks import recorder_of, recording, tell, with_their_own_code
+from symshape.tracing.state.instrument.placeholders import Planted, is_planted_by_another
+from symshape.tracing.state.record import torch_flags
+from symshape.tracing.state.record.container_arguments import Given
+from symshape.tracing.state.record.recorder import Recorder
+from symshape.tracing.state.undo import side_effects
+from symshape.tracing.state.undo.grad_fields import Gradients
+from symshape.tracing.state.undo.writes import Changes, items_but, may_grow, variables_read, where_of
 from symshape.tracing.surroundings import Surroundings
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes import texts
@@ -372,7 +373,7 @@ def _run(
 
 def _attends(device: torch.device) -> None:
     """Record the flags by which fused attention chooses a kernel on ``device``; later calls compare them."""
-    tell(Recorder.ask, flags.of_attention(device))
+    tell(Recorder.ask, torch_flags.of_attention(device))
 
 
 def _world_as_it_was(recorder: Recorder, planted: Planted, changes: Sequence[Changes]) -> None:

@@ -18,9 +18,9 @@ _ACTING = (
     "symshape/graph/float_terms.py",
     "symshape/tracing/intercept/",
     "symshape/tracing/mode.py",
-    "symshape/tracing/state/gradients.py",
-    "symshape/tracing/state/hooks.py",
-    "symshape/tracing/state/substitutes.py",
+    "symshape/tracing/state/undo/grad_fields.py",
+    "symshape/tracing/state/instrument/hooks.py",
+    "symshape/tracing/state/instrument/substitutes.py",
     "symshape/tracing/symbolic/nodes/",
     "symshape/tracing/symbolic/tensors.py",
 )

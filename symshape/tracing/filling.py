@@ -22,9 +22,9 @@ from symshape.graph.lru_cache_answers import answers_of
 from symshape.graph.steps import Node, Step, drawn_from, draws_random_numbers, written_values
 from symshape.tracing.memo_calls import ATTEMPTS
 from symshape.tracing.restart import Attempt, Restart
-from symshape.tracing.state.changes import Changes
-from symshape.tracing.state.memos import Missing, filled
-from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.record.lru_caches import Missing, filled
+from symshape.tracing.state.record.recorder import Recorder
+from symshape.tracing.state.undo.writes import Changes
 from symshape.tracing.tracer import Tracer
 
 _Missed = tuple[Missing, tuple[Any, ...], dict[str, Any]]

@@ -13,8 +13,8 @@ from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.errors import UnsupportedError
 from symshape.graph.steps import Lifted, Value
 from symshape.torch_internals import dispatch
-from symshape.tracing.state.classes import special_methods
-from symshape.tracing.state.hooks import tell
+from symshape.tracing.state.instrument.hooks import tell
+from symshape.tracing.state.record.class_lookups import special_methods
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
 _SMALL_CONSTANT = 256  # elements of a constant whose value is stored for .item()

@@ -35,12 +35,12 @@ from symshape.graph.lru_cache_answers import (
 )
 from symshape.graph.steps import Node, Step, draws_random_numbers, values_in, written_values
 from symshape.torch_internals import pytree
-from symshape.tracing.intercept.identity import Identity
+from symshape.tracing.intercept.python_numbers.identity import Identity
 from symshape.tracing.restart import Restart, with_fewer_symbols
-from symshape.tracing.state import trusted
-from symshape.tracing.state.changes import Change, Changes
-from symshape.tracing.state.memos import SAME
-from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.instrument import trusted_code
+from symshape.tracing.state.record.lru_caches import SAME
+from symshape.tracing.state.record.recorder import Recorder
+from symshape.tracing.state.undo.writes import Change, Changes
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 from symshape.tracing.symbolic_arguments import SymbolicArguments
@@ -170,7 +170,7 @@ class MemoCalls:
         inner, parameters = memo.__wrapped__, memo.cache_parameters()
         if id(memo) in ATTEMPTS.plain or parameters["typed"] or parameters["maxsize"] == 0 or answers_of(memo) is None:
             return False
-        if type(inner) is not types.FunctionType or trusted.is_trusted(inner.__code__.co_filename):
+        if type(inner) is not types.FunctionType or trusted_code.is_trusted(inner.__code__.co_filename):
             return False
         if not any(each is inner for each in gc.get_referents(memo)):  # another one stands under that name
             return False

@@ -12,8 +12,8 @@ from symshape.errors import UnsupportedError
 from symshape.torch_internals import dispatch
 from symshape.torch_internals.dispatch import TorchDispatchMode
 from symshape.torch_internals.dispatch import dispatch_modes as _get_current_dispatch_mode_stack
-from symshape.tracing.intercept.fallbacks import is_taken_apart, take_apart
 from symshape.tracing.intercept.scans import loop
+from symshape.tracing.intercept.torch_functions.decompositions import is_taken_apart, take_apart
 from symshape.tracing.intercept.vmapped_branches import under_gradients
 from symshape.tracing.op_plans import plan_of
 from symshape.tracing.symbolic.env import ShapeEnv

@@ -11,8 +11,8 @@ from guards.terms import boolean
 from guards.terms.term import Op, Term
 from symshape.errors import SymShapeError, UnsupportedError
 from symshape.graph.steps import Value
-from symshape.tracing.intercept.random_state import address
 from symshape.tracing.intercept.saved_results import SavedResults
+from symshape.tracing.intercept.torch_functions.random_state import address
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode

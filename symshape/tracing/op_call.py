@@ -14,6 +14,7 @@ from symshape.errors import ProgramError, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Binding, Node, Value, values_in
 from symshape.torch_internals import dispatch
+from symshape.tracing.data.unbacked import Unknowns
 from symshape.tracing.intercept.replay import Output
 from symshape.tracing.op_plans import OpPlan, plan_of
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -21,7 +22,6 @@ from symshape.tracing.symbolic.nodes.bool_node import BoolNode
 from symshape.tracing.symbolic.nodes.float_node import FloatNode
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
-from symshape.tracing.unknowns import Unknowns
 
 aten = torch.ops.aten
 _QUANTIZED = frozenset((torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4))

@@ -11,7 +11,7 @@ import torch
 import meta_fns
 from meta_fns.core import registry
 from meta_fns.torch_internals import OpOverload
-from symshape.tracing.intercept import fallbacks
+from symshape.tracing.intercept.torch_functions import decompositions
 from symshape.tracing.special_ops import SPECIAL
 
 aten = torch.ops.aten
@@ -93,7 +93,7 @@ def _made(op: OpOverload) -> OpPlan:
         aliasing.names,
         any(owner is not None for owner in aliasing.view_of),
         op in _PICK_AND_ORDER,
-        fallbacks.taken_apart_on(op),
+        decompositions.taken_apart_on(op),
         op in SPECIAL or op.namespace == "profiler",
         op in _LAZY,
         op._schema.is_mutable,

@@ -22,9 +22,10 @@ from symshape.graph.dead_code import without_dead_code
 from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import Step, Value
 from symshape.torch_internals import pytree
-from symshape.tracing.intercept.number_operators import is_plain_numpys, of_numpy, plain
+from symshape.tracing.data.unused_numbers import see_to_unused
+from symshape.tracing.intercept.python_numbers.operators import is_plain_numpys, of_numpy, plain
 from symshape.tracing.shared_containers import SharedContainers
-from symshape.tracing.state.changes import Change, Changes
+from symshape.tracing.state.undo.writes import Change, Changes
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.keys import with_plain_keys
 from symshape.tracing.symbolic.nodes.choices import tidy
@@ -32,7 +33,6 @@ from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.promises import check_promises
 from symshape.tracing.symbolic.tensors import SymbolicTensor, attributes_of
 from symshape.tracing.tracer import Tracer
-from symshape.tracing.unused_numbers import see_to_unused
 
 
 def outputs_of(tracer: Tracer, result: Any, inputs: set[Value]) -> tuple[tuple[Any, ...], Any, pytree.TreeSpec]:

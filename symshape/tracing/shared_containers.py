@@ -7,7 +7,7 @@ from typing import Any
 
 from symshape.calls.variables import CONTAINERS, SharedContainer
 from symshape.torch_internals import pytree
-from symshape.tracing.state.changes import Change, Changes
+from symshape.tracing.state.undo.writes import Change, Changes
 
 
 class SharedContainers:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from meta_fns.torch_internals import OpOverload
-from symshape.tracing.contents import Contents, Unknown
+from symshape.tracing.data.constant_folding import Contents, Unknown
 from symshape.tracing.lifting import Lifting, outside_modes
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace, outward
 

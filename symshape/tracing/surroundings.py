@@ -19,9 +19,9 @@ from symshape.torch_internals import autograd
 from symshape.torch_internals.dispatch import function_modes as _get_current_function_mode_stack
 from symshape.torch_internals.dispatch import note_mode_in_cpp
 from symshape.torch_internals.dispatch import python_dispatch as _python_dispatch
-from symshape.tracing.intercept import builtins
-from symshape.tracing.intercept.number_methods import METHODS
-from symshape.tracing.state import hooks, planting
+from symshape.tracing.intercept.python_numbers import builtins
+from symshape.tracing.intercept.python_numbers.methods import METHODS
+from symshape.tracing.state.instrument import hooks, placeholders
 from symshape.tracing.symbolic.nodes import texts
 
 _MISSING = object()
@@ -42,7 +42,7 @@ _PLACES: Sequence[tuple[Any, str]] = (
     *((texts._thread, name) for name in ("asked", "places")),
     (builtins, "_stand_ins"),
     (hooks, "_active"),
-    (planting, "_planted_by"),
+    (placeholders, "_planted_by"),
     *METHODS,
 )
 _SWITCHES: Sequence[tuple[Callable[[], Any], Callable[[Any], object]]] = (

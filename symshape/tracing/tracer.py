@@ -21,30 +21,30 @@ from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
 from symshape.torch_internals import dispatch, functorch, pytree
 from symshape.tracing import op_call
-from symshape.tracing.bounds import Bounds
-from symshape.tracing.contents import Contents
-from symshape.tracing.control_flow import ControlFlows
-from symshape.tracing.finite_data import holds_for_finite
-from symshape.tracing.gradients import MadeByAutograd
-from symshape.tracing.holding import Holding
-from symshape.tracing.intercept import fallbacks
+from symshape.tracing.autograd.checkpoint_rng import KeptStates
+from symshape.tracing.autograd.grad_scaler import Unscaled
+from symshape.tracing.autograd.histories import MadeByAutograd
+from symshape.tracing.autograd.own_gradients import OwnHistories
+from symshape.tracing.autograd.value_lifetimes import Holding
+from symshape.tracing.control_flow.nodes import ControlFlows
+from symshape.tracing.data.bounds import Bounds
+from symshape.tracing.data.constant_folding import Contents
+from symshape.tracing.data.finite_data import holds_for_finite
+from symshape.tracing.data.unbacked import Counts, Unknowns
+from symshape.tracing.data.unused_numbers import computed_alone
 from symshape.tracing.intercept.replay import Output
 from symshape.tracing.intercept.saved_results import SavedResults
-from symshape.tracing.kept_states import KeptStates
+from symshape.tracing.intercept.torch_functions import decompositions
 from symshape.tracing.lifting import Lifting
 from symshape.tracing.mode import TracingMode
 from symshape.tracing.op_arguments import OpArguments
 from symshape.tracing.op_call import OpCall, inward, is_inference, outputs_like, reading, viewed_by
 from symshape.tracing.op_plans import plan_of
-from symshape.tracing.own_histories import OwnHistories
 from symshape.tracing.special_ops import UNANSWERED, special
 from symshape.tracing.symbolic.env import ShapeEnv
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 from symshape.tracing.symbolic.untracked_views import UntrackedViews
-from symshape.tracing.unknowns import Counts, Unknowns
-from symshape.tracing.unscaled_gradients import Unscaled
-from symshape.tracing.unused_numbers import computed_alone
 from symshape.tracing.world_as_it_was import WorldAsItWas
 from symshape.user_code import user_location
 
@@ -382,14 +382,14 @@ class Tracer:
     # -- ops without a rule of ours
     def _without_rule(self, call: OpCall) -> Any:
         op, args, kwargs = call.op, call.args, dict(call.kwargs)
-        if fallbacks.is_composite(op):
+        if decompositions.is_composite(op):
             with TracingMode(self):
-                return fallbacks.decompose(op, args, kwargs)
+                return decompositions.decompose(op, args, kwargs)
         unknowns = Unknowns(self.env, op._name)
         start = len(self.steps)
         outer, self._inner_unknowns = self._inner_unknowns, unknowns.made
         try:
-            inferred = fallbacks.infer(self, op, args, kwargs, unknowns)
+            inferred = decompositions.infer(self, op, args, kwargs, unknowns)
         finally:
             self._inner_unknowns = outer
         result = pytree.tree_map(inward, inferred)

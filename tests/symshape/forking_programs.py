@@ -30,7 +30,7 @@ os.register_at_fork(after_in_parent=partial(ctypes.CDLL(None)["raise"], _on_retu
 import symshape  # noqa: E402
 from symshape import forks  # noqa: E402
 from symshape.tracing import capture  # noqa: E402
-from symshape.tracing.state import side_effects  # noqa: E402
+from symshape.tracing.state.undo import side_effects  # noqa: E402
 
 _SECONDS = 30  # in which a child has to end
 

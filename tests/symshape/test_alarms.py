@@ -14,7 +14,7 @@ import symshape
 from symshape.interrupts import interrupt_in
 from symshape.runtime.runners.artefacts import Artefacts
 from symshape.tracing import capture
-from symshape.tracing.intercept import builtins
+from symshape.tracing.intercept.python_numbers import builtins
 from symshape.tracing.surroundings import Surroundings
 
 if not hasattr(signal, "setitimer"):

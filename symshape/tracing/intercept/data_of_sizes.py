@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.intercept.number_operators import of_numpy
-from symshape.tracing.intercept.number_operators import plain as plain_number
+from symshape.tracing.intercept.python_numbers.operators import of_numpy
+from symshape.tracing.intercept.python_numbers.operators import plain as plain_number
 
 aten = torch.ops.aten
 _MOST = 64  # numbers

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.intercept.number_operators import is_ours
+from symshape.tracing.intercept.python_numbers.operators import is_ours
 
 
 class SymbolicRange(Sequence[int]):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.intercept.number_operators import is_ours, of_numpy
+from symshape.tracing.intercept.python_numbers.operators import is_ours, of_numpy
 
 _MOST_SORTED = 4  # sizes: with more, the terms become long
 _VIEWS: tuple[Any, ...] = ({}.keys(), {}.values(), iter([]), iter(()), iter({}))

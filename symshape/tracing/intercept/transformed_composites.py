@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from symshape.tracing.intercept import sized_composites, spectra
+from symshape.tracing.intercept.torch_functions import sized_composites, stft
 from symshape.tracing.intercept.vmapped_branches import under_gradients
 
 
@@ -32,7 +32,7 @@ def _where_wrapped(handler: Callable[..., Any], function: Callable[..., Any]) ->
 
 
 _COMPOSITES: dict[Any, Callable[..., Any]] = {
-    **spectra.HANDLERS,
+    **stft.HANDLERS,
     **sized_composites.HANDLERS,
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
 }

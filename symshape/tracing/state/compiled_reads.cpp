@@ -1,10 +1,10 @@
 /* What instrumented code calls at each look-up, and how a recording notes it (symshape/tracing/state/compiled.py).
 
-   `Reads` is what `symshape/tracing/state/reads.py` writes in Python: the notes of a recording, and `touch`,
+   `Reads` is what `symshape/tracing/state/record/reads.py` writes in Python: the notes of a recording, and `touch`,
    `namespace`, `entry` and `absent`, which add to them. `load_attr` and `load_global` are the hooks of `hooks.py`, and
    `of_object` what `loads.py` does with the attributes of objects. Each does the common cases itself (a plain
    attribute, a method, a parameter or a submodule) and hands all others to the function in Python that `setup` was
-   given, so that what is noted is the same either way: tests/symshape/tracing/state/test_reads.py compares.
+   given, so that what is noted is the same either way: tests/symshape/tracing/state/record/test_reads.py compares.
 
    setup.py builds this for CPython with a lock; it needs nothing of torch's. */
 

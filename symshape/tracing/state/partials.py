@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from symshape.tracing.state.classes import parts_of_member, touch_member
-from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.record.class_lookups import parts_of_member, touch_member
+from symshape.tracing.state.record.recorder import Recorder
 
 
 def touch_partial(recorder: Recorder, value: Any, name: str) -> None:

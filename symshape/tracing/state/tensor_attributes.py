@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from symshape.tracing.state import trusted
-from symshape.tracing.state.classes import look_up, special_methods
-from symshape.tracing.state.places import Cell
-from symshape.tracing.state.recorder import Recorder
+from symshape.tracing.state.instrument import trusted_code
+from symshape.tracing.state.record.class_lookups import look_up, special_methods
+from symshape.tracing.state.record.places import Cell
+from symshape.tracing.state.record.recorder import Recorder
 
 OF_TENSORS = 0  # no object has this id
 
@@ -15,7 +15,7 @@ OF_TENSORS = 0  # no object has this id
 def of_tensor(recorder: Recorder, owner: torch.Tensor, key: str) -> None:
     """Record the read of a tensor attribute: one set on the tensor, a method of tensors, or a subclass's attribute."""
     of_every_tensor(recorder, owner, key)
-    if not trusted.is_machinery((kind := type(owner)).__module__):
+    if not trusted_code.is_machinery((kind := type(owner)).__module__):
         special_methods(recorder, kind)
         look_up(recorder, kind, key, kind.__qualname__)
     name = recorder.tensors.get(id(owner), "a tensor")

@@ -19,7 +19,7 @@ from symshape.frontends.dynamo import symshape_backend
 from symshape.frontends.dynamo_graph import Origin
 from symshape.graph.program import Program
 from symshape.options import Options
-from symshape.tracing.from_dynamo import retraced
+from symshape.tracing.from_graph.dynamo import retraced
 
 Tensor = torch.Tensor
 

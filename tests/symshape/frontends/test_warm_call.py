@@ -14,8 +14,9 @@ import torch._dynamo  # what is watched, is watched by its guards
 from torch import nn
 
 import symshape
-from symshape.tracing.state import compiled, dict_versions
-from symshape.tracing.state.checker import Checker
+from symshape.tracing.state import compiled
+from symshape.tracing.state.compare import dict_versions
+from symshape.tracing.state.compare.checker import Checker
 from tests.counting import undisturbed
 
 WARM = 24

@@ -14,7 +14,7 @@ import symshape
 from symshape import FallbackWarning, InputError, Options, UnsupportedError, events
 from symshape.runtime.policy.programs import FRUITLESS, GROWN, LOOKS, STRUCTURES, Programs
 from symshape.runtime.policy.promise import GRACE, SHARE
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.state import State
 
 FREE = 4
 TRACE, CALL = 0.1, 0.01  # seconds

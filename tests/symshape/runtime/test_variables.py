@@ -15,7 +15,7 @@ from torch import nn
 import symshape
 from symshape import UnsupportedError
 from symshape.runtime.variables import _SHORTEST, Layout
-from tests.symshape.tracing.state.test_stores import another_thread
+from tests.symshape.tracing.state.instrument.test_stores import another_thread
 from tests.worlds.world import look
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -256,7 +256,7 @@ def test_another_thread_waits_for_the_trace() -> None:
     """While a trace has stand-ins in the world, a call in another thread reads what was there before."""
     import types
 
-    from tests.symshape.tracing.state.test_stores import _pause
+    from tests.symshape.tracing.state.instrument.test_stores import _pause
 
     slow = [False]
 

@@ -12,9 +12,13 @@ import symshape
 from tests.interrupts import OpcodeInterrupt
 
 _UNDOING = (
-    *("symshape.tracing.capture", "symshape.tracing.surroundings", "symshape.tracing.state.hooks"),
-    *("symshape.tracing.state.side_effects", "symshape.tracing.state.changes", "symshape.tracing.state.planting"),
-    *("symshape.tracing.state.places", "contextlib"),
+    *("symshape.tracing.capture", "symshape.tracing.surroundings", "symshape.tracing.state.instrument.hooks"),
+    *(
+        "symshape.tracing.state.undo.side_effects",
+        "symshape.tracing.state.undo.writes",
+        "symshape.tracing.state.instrument.placeholders",
+    ),
+    *("symshape.tracing.state.record.places", "contextlib"),
 )
 """The modules that undo what a trace wrote."""
 

@@ -14,8 +14,8 @@ import torch
 from torch.nn import functional as F
 
 import symshape
-from symshape.tracing.intercept.builtins import CALLED, plain_gcd
-from symshape.tracing.state.instrument import CALLED_BY_NAME
+from symshape.tracing.intercept.python_numbers.builtins import CALLED, plain_gcd
+from symshape.tracing.state.instrument.rewriter import CALLED_BY_NAME
 
 SIZES = (5, 6, 1, 2, 3, 4, 7, 8, 9, 10, 11, 15, 20, 25, 29, 30, 40, 50, 64, 75, 90, 99, 100, 0, 110, 128, 250)
 

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 import symshape
 from symshape.errors import UnsupportedError
-from symshape.tracing.intercept import function_mode, repeats
+from symshape.tracing.intercept import repeats
+from symshape.tracing.intercept.torch_functions import function_mode
 
 
 def _both(fn: Callable[..., Any], *args: Any) -> tuple[symshape.Traced, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from symshape.tracing.state import hooks, side_effects
+from symshape.tracing.state.instrument import hooks
+from symshape.tracing.state.undo import side_effects
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ if __name__ == "__main__" and sys.argv[1:] == ["python"]:
 
 import torch
 
-from symshape.tracing.state import hooks, side_effects
-from symshape.tracing.state.hooks import recorder_of, recording
+from symshape.tracing.state.instrument import hooks
+from symshape.tracing.state.instrument.hooks import recorder_of, recording
+from symshape.tracing.state.undo import side_effects
 
 NUMBER = 3
 TABLE: dict[str, Any] = {"a": 1, "b": [1, 2]}

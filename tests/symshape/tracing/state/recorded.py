@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from symshape.tracing.state.hooks import recorder_of, recording
-from symshape.tracing.state.recorder import Recorder
-from symshape.tracing.state.snapshot import State
+from symshape.tracing.state.compare.state import State
+from symshape.tracing.state.instrument.hooks import recorder_of, recording
+from symshape.tracing.state.record.recorder import Recorder
 
 
 def recorded(fn: Callable[..., Any], *args: Any, serves: bool = True) -> Recorder:

@@ -5,7 +5,7 @@ import sys
 import types
 from typing import Any
 
-from symshape.tracing.state.instrument import Hooks
+from symshape.tracing.state.instrument.rewriter import Hooks
 
 SEEN: list[tuple[Any, ...]] = []
 

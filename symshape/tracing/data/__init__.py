@@ -1,0 +1,1 @@
+"""Numbers that depend on tensors' data: unbacked integers, bounds, constant folding and presumptions."""

@@ -1,0 +1,1 @@
+"""Traces of graphs that others made: Dynamo's and AOTAutograd's."""

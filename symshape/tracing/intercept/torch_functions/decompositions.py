@@ -1,0 +1,238 @@
+"""Ops without a rule of our own: composites are decomposed, others inferred by what torch registered for them.
+
+In order: a custom op's ``register_fake``; a Python meta function; a decomposition; a library's kernel for ``Meta``.
+Each runs on symbolic tensors with recording off, so the graph keeps the op itself and computes what eager computes.
+(Private names of torch used here were checked on 2.11 to 2.13.)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+
+from meta_fns.torch_internals import OpOverload
+from symshape import events
+from symshape.errors import DataDependentError, SymShapeError, UnsupportedError
+from symshape.torch_internals import dispatch, pytree
+from symshape.torch_internals.dispatch import DispatchKey
+from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import in_python
+from symshape.tracing.symbolic.env import ShapeEnv
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+
+_TORCHS = ("aten", "prims", "quantized", "mkldnn", "c10d", "symm_mem")
+"""Namespaces of torch's own ops.
+
+A bare ``Meta`` kernel in one of them is written for torch's own fake tensors and is not used.
+"""
+
+
+class Inferrer(Protocol):
+    """The members of a tracer that inference of an op needs."""
+
+    env: ShapeEnv
+
+    def inferring(self) -> AbstractContextManager[None]:
+        """Infer the ops that run inside, without recording them in the graph."""
+
+
+_DEVICES = {"cpu": DispatchKey.CPU, "cuda": DispatchKey.CUDA}
+
+
+def taken_apart_on(op: OpOverload) -> frozenset[str]:
+    """Return the device types on which C++ decomposes the op where autograd may have to see the parts.
+
+    In inference mode autograd need not see them, and a mode gets the op whole. An op stays whole on a device that has a
+    kernel for it.
+    """
+    known = op.namespace == "aten" and dispatch.has_kernel(op.name())  # some ops exist in Python alone
+    if not known or not _has_kernel(op, DispatchKey.CompositeImplicitAutograd):
+        return frozenset()
+    return frozenset(kind for kind, key in _DEVICES.items() if not _has_kernel(op, key))
+
+
+def is_taken_apart(kinds: frozenset[str], args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
+    """Return whether the op is decomposed for these arguments: ``kinds`` are the device types that decompose it."""
+    if len(kinds) == len(_DEVICES):
+        return True
+    leaves = pytree.tree_leaves((args, kwargs))
+    return next((each.device.type for each in leaves if isinstance(each, torch.Tensor)), "cpu") in kinds
+
+
+def take_apart(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Decompose an op as C++ does, by its composite kernel (torch's definitions in Python draw other random numbers).
+
+    Inside, views of tensors that require gradients require gradients, too, as in eager. C++ records the same for the
+    op's own results if the op makes views.
+    """
+    product = in_python(op)
+    if product is not None:
+        return product(*args, **kwargs)
+    key = DispatchKey.ADInplaceOrView
+    excluded = dispatch.excluded_keys()
+    if not dispatch.has_kernel_for(op.name(), key):
+        excluded = excluded.remove(key)
+    with dispatch.keys_forced(dispatch.included_keys(), excluded):
+        return op._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
+def is_composite(op: OpOverload) -> bool:
+    """Return whether the op is defined by other ops only (CompositeImplicit, and no fake or meta of its own)."""
+    return bool(op._can_decompose()) and DispatchKey.Meta not in op.py_kernels
+
+
+def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Run a composite op as the ops that define it."""
+    events.emit(events.Fallback(str(op), "composite"))
+    result = op.decompose(*args, **kwargs)
+    if result is NotImplemented:
+        raise UnsupportedError(
+            f"{op} has no rule in symshape, and torch has no decomposition of it; take it out of the compiled function"
+        )
+    return result
+
+
+def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], unknowns: Any) -> Any:
+    """Return the op's outputs as symbolic tensors, by its registered fake, meta function or decomposition.
+
+    Raises:
+        UnsupportedError: no such function is registered, or it does not run on symbolic sizes.
+    """
+    where = tracer.env.origin()
+    if op._schema.name.startswith("aten::quantize_per"):  # torch's registered function makes a plain tensor
+        raise UnsupportedError(
+            f"{op} (at {where}) creates a quantized tensor, which cannot be traced; create it "
+            "outside the compiled function and keep the inside floating-point"
+        )
+    if op.namespace == "c10d":
+        raise UnsupportedError(
+            f"{op} (at {where}) is a collective on a process group, which a graph cannot hold; call the functional one "
+            "of torch.distributed._functional_collectives instead, which returns its result"
+        )
+    found = None if _lacks_fake(op) else _implementation(op, unknowns)
+    if found is None:
+        name = op._schema.name
+        if op.namespace in _TORCHS:
+            raise UnsupportedError(
+                f"{name} (at {where}) has no rule in symshape, and torch has no decomposition "
+                "of it; take it out of the compiled function, or add a rule "
+                "(symshape.register_rule)"
+            )
+        raise UnsupportedError(
+            f"{name} (at {where}) has no fake implementation, so the sizes of its result are not known. Register a "
+            "function of the same arguments that returns an empty tensor of the result's sizes: "
+            f'@torch.library.register_fake("{name}")'
+        )
+    how, function = found
+    events.emit(events.Fallback(str(op), how))
+    outer = tracer.env.current_op, tracer.env.current_rule
+    tracer.env.current_op, tracer.env.current_rule = op._name, how
+    try:
+        with tracer.inferring():
+            return function(*args, **kwargs)
+    except (SymShapeError, DataDependentError):
+        raise
+    except Exception as error:
+        raise UnsupportedError(
+            f"{op} (at {where}): its {how} does not run on symbolic sizes: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        tracer.env.current_op, tracer.env.current_rule = outer
+
+
+def _implementation(op: OpOverload, unknowns: Any) -> tuple[str, Callable[..., Any]] | None:
+    fake = _registered_fake(op)
+    if fake is not None:
+        return "register_fake", _with_context(fake, unknowns)
+    kernel = op.py_kernels.get(DispatchKey.Meta)
+    if kernel is not None:
+        return "meta function", kernel
+    import torch._decomp as decompositions
+    import torch._meta_registrations as metas  # this import registers Meta kernels
+
+    del metas
+    kernel = op.py_kernels.get(DispatchKey.Meta)
+    if kernel is not None:
+        return "meta function", kernel
+    for table in ("meta", "post_autograd"):
+        decomposition = decompositions.global_decomposition_table[table].get(op)
+        if decomposition is not None:
+            return "decomposition", decomposition
+    key = DispatchKey.CompositeExplicitAutograd
+    kernel = op.py_kernels.get(key)
+    if kernel is None and op._schema.name.startswith("aten::_foreach_"):  # in C++: one op per tensor
+        kernel = functools.partial(op._op_dk, key) if _has_kernel(op, key) else None
+        if op._schema.arguments[-1].name == "scalars" and op._overloadname == "Tensor":
+            kernel = functools.partial(_with_a_number, op)
+    if kernel is None and op.namespace not in _TORCHS and _has_kernel(op, DispatchKey.Meta):
+        return "meta kernel", functools.partial(_on_meta, op)
+    return None if kernel is None else ("composite kernel", kernel)
+
+
+def _has_kernel(op: OpOverload, key: DispatchKey) -> bool:
+    return bool(dispatch.has_kernel_for(op.name(), key))
+
+
+def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """Run a library's ``Meta`` kernel; results on the meta device get the device of the arguments."""
+    result = op._op_dk(DispatchKey.Meta, *args, **kwargs)
+    devices = {each.device for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)}
+    for leaf in pytree.tree_leaves(result):
+        if type(leaf) is SymbolicTensor and leaf.device.type == "meta" and devices and leaf.device not in devices:
+            if len(devices) > 1:
+                raise UnsupportedError(
+                    "its meta function returns a tensor on the meta device, but its arguments "
+                    "are on several devices, so the device of the result is not known"
+                )
+            leaf._spec = leaf._spec.with_(device=next(iter(devices)))
+    return result
+
+
+def _with_a_number(op: OpOverload, *args: Any) -> Any:
+    """Infer ``_foreach_addcdiv(..., scalars=tensor)`` as with a number: no shape depends on the tensor's values."""
+    *lists, scalars = args
+    with_number = getattr(torch.ops.aten, op._schema.name.removeprefix("aten::")).Scalar
+    number = 1.0 if scalars.dtype.is_floating_point else 1
+    return with_number._op_dk(DispatchKey.CompositeExplicitAutograd, *lists, number)
+
+
+def _lacks_fake(op: OpOverload) -> bool:
+    """Return whether an op of ``torch.library.custom_op`` has results but no registered fake."""
+    definition = torch._library.custom_ops.OPDEFS.get(op.name())
+    return definition is not None and definition._abstract_fn is None and bool(op._schema.returns)
+
+
+def _registered_fake(op: OpOverload) -> Callable[..., Any] | None:
+    from torch._library.simple_registry import singleton
+
+    kernel = singleton.find(op.name()).fake_impl.kernel
+    if kernel is not None:
+        return kernel.func  # type: ignore[no-any-return]
+    definition = torch._library.custom_ops.OPDEFS.get(op.name())
+    return None if definition is None else definition._abstract_fn
+
+
+class _FakeContext:
+    """The context object that ``torch.library.get_ctx()`` returns inside a fake implementation."""
+
+    def __init__(self, unknowns: Any) -> None:
+        self._unknowns = unknowns
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:  # noqa: A002
+        """Return a new size that depends on the data."""
+        return self._unknowns.new_size(min, max).symint  # type: ignore[no-any-return]
+
+    create_unbacked_symint = new_dynamic_size
+
+
+def _with_context(fake: Callable[..., Any], unknowns: Any) -> Callable[..., Any]:
+    from torch._library.fake_impl import set_ctx_getter
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with set_ctx_getter(lambda: _FakeContext(unknowns)):
+            return fake(*args, **kwargs)
+
+    return run

@@ -1,0 +1,402 @@
+"""The torch function mode of a trace: questions about shapes, and composites, are answered before C++ sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+import torch
+from torch.overrides import TorchFunctionMode
+
+from symshape.calls.arguments import computes_as_torch_tensor
+from symshape.errors import UnsupportedError
+from symshape.graph.steps import Node
+from symshape.torch_internals import dispatch, functorch, operators
+from symshape.tracing.intercept import autograd, data_of_sizes, transformed_composites, vmapped_ops
+from symshape.tracing.intercept.autograd import Gradients
+from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
+from symshape.tracing.intercept.repeats import REPEATED, Repeats
+from symshape.tracing.intercept.replay import RepeatingTrace
+from symshape.tracing.intercept.torch_functions import (
+    batch_norm,
+    composites,
+    ctc_loss,
+    factories,
+    interpolate,
+    pooling,
+    quantile_before_2_13,
+    recurrent,
+    sized_composites,
+    stft,
+    svdvals,
+    unbacked_composites,
+)
+from symshape.tracing.intercept.torch_functions.autocast_composites import CAST_INSIDE, check_cast_inside
+from symshape.tracing.intercept.torch_functions.indexing import getitem, is_symbolic, setitem
+from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import PRODUCTS, with_symbols
+from symshape.tracing.symbolic.nodes.bool_node import BoolNode
+from symshape.tracing.symbolic.nodes.float_node import FloatNode
+from symshape.tracing.symbolic.nodes.int_node import IntNode
+from symshape.tracing.symbolic.tensors import SymbolicTensor, outward
+
+aten = torch.ops.aten
+_plain_data = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+
+
+def _size(tensor: SymbolicTensor, dim: int | None = None) -> Any:
+    sizes = tensor._spec.sizes
+    if dim is None:
+        return torch.Size([outward(size) for size in sizes])
+    if not -len(sizes) <= dim < len(sizes):
+        raise IndexError(f"dimension {dim} is out of range for a tensor of {len(sizes)} dimension(s)")
+    return outward(sizes[dim])
+
+
+def _stride(tensor: SymbolicTensor, dim: int | None = None) -> Any:
+    """Return the strides that a program reads.
+
+    The stride of a dimension of size 1, and every stride of an empty tensor, depends on how the tensor was made. Rules
+    do not track these strides: the program then gets a guard on the size, and the graph reads the stride when it runs.
+    """
+    spec = tensor._spec
+    tensor._tracer.looked_at.add(tensor._value)
+    every = range(len(spec.sizes))
+    dims = every if dim is None else (every[dim],)
+    if tensor._value in tensor._tracer.laid_out:
+        found = [spec.strides[d] for d in dims]
+    else:
+        empty = _is_empty(tensor)
+        found = [
+            tensor._tracer.read_integer(aten.stride.int, tensor, d) if empty or spec.sizes[d] == 1 else spec.strides[d]
+            for d in dims
+        ]
+    return tuple(map(outward, found)) if dim is None else outward(found[0])
+
+
+def _is_contiguous(tensor: SymbolicTensor, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
+    """Compute ``tensor.is_contiguous()``.
+
+    Raises:
+        UnsupportedError: channels last is asked of an empty tensor, whose strides are not tracked (see ``_stride``).
+    """
+    tensor._tracer.looked_at.add(tensor._value)
+    images = memory_format is not torch.contiguous_format and len(tensor._spec.sizes) in (4, 5)
+    if images and tensor._value not in tensor._tracer.laid_out and _is_empty(tensor):
+        raise UnsupportedError(
+            f"the function asks whether a tensor is contiguous in {memory_format}; for an empty tensor the sizes "
+            "do not tell; check x.numel() == 0 first"
+        )
+    return torch.Tensor.is_contiguous(tensor, memory_format=memory_format)
+
+
+def _is_empty(tensor: SymbolicTensor) -> bool:
+    return any(bool(size == 0) for size in tensor._spec.sizes)
+
+
+def _storage_offset(tensor: SymbolicTensor) -> Any:
+    """Return a tensor's storage offset; that of an empty tensor depends on untracked strides (see ``_stride``)."""
+    tensor._tracer.looked_at.add(tensor._value)
+    if tensor._value not in tensor._tracer.laid_out and tensor._spec.storage_offset != 0 and _is_empty(tensor):
+        return outward(tensor._tracer.read_integer(aten.storage_offset.default, tensor))
+    return outward(tensor._spec.storage_offset)
+
+
+def _getter(attribute: Any) -> Any:
+    """Return the function that torch hands to a function mode when this attribute of a tensor is read."""
+    return attribute.__get__
+
+
+def _data(tensor: SymbolicTensor) -> Any:
+    """Return ``tensor.data``: a detached view, whose writes autograd does not see when the graph runs either."""
+    steps = tensor._tracer.steps
+    number = len(steps)
+    made = _plain_data(tensor)
+    if len(steps) == number + 1 and isinstance(steps[-1], Node) and steps[-1].op is aten.detach.default:
+        steps[-1] = attrs.evolve(steps[-1], untracked=True)
+    return made
+
+
+def _truth(tensor: SymbolicTensor) -> bool:
+    """Return the truth of a tensor of one element. C++ would ask for the value of an integer."""
+    if tensor._spec.dtype.is_floating_point or tensor._spec.dtype.is_complex or tensor.numel() != 1:
+        return torch.Tensor.__bool__(tensor)
+    found: Any = tensor.item()
+    return bool(found != 0) if type(found) is torch.SymInt else bool(found)
+
+
+_handlers: dict[Any, Callable[..., Any]] = {
+    _getter(torch.Tensor.shape): lambda t: _size(t),
+    torch.Tensor.size: _size,
+    torch.Tensor.stride: _stride,
+    torch.Tensor.dim: lambda t: len(t._spec.sizes),
+    _getter(torch.Tensor.ndim): lambda t: len(t._spec.sizes),
+    _getter(torch.Tensor.nbytes): lambda t: outward(t._spec.numel() * t._spec.dtype.itemsize),
+    _getter(torch.Tensor.dtype): lambda t: t._spec.dtype,
+    _getter(torch.Tensor.device): lambda t: t._spec.device,
+    torch.Tensor.reshape: lambda t, *sizes, shape=(): composites.reshape(t, *(sizes or (shape,))),
+    torch.reshape: lambda input, shape: composites.reshape(input, *shape),  # noqa: A006 - torch's own name
+    torch.Tensor.flatten: composites.flatten,
+    torch.Tensor.fill_diagonal_: composites.fill_diagonal_,
+    torch.flatten: composites.flatten,
+    torch.nn.functional.linear: with_symbols(composites.linear),
+    torch.nn.functional.one_hot: composites.one_hot,
+    torch.max_pool1d: composites.max_pool1d,
+    torch.nn.functional.max_pool1d: composites.max_pool1d,
+    torch.Tensor.__bool__: _truth,
+    torch.Tensor.__getitem__: getitem,
+    torch.Tensor.__setitem__: setitem,
+    _getter(torch.Tensor.data): _data,
+    torch.Tensor.is_contiguous: _is_contiguous,
+    torch.Tensor.storage_offset: _storage_offset,
+    torch.nn.functional.interpolate: interpolate.interpolate,
+    torch.matmul: with_symbols(composites.matmul),
+    torch.Tensor.matmul: with_symbols(composites.matmul),
+    torch.Tensor.__matmul__: with_symbols(composites.matmul),
+}
+
+
+def _is_indexed(function: Any, args: Any) -> bool:
+    """Return whether the call indexes a tensor with symbolic numbers, traced tensors or slices."""
+    indexing = function is torch.Tensor.__getitem__ or function is torch.Tensor.__setitem__
+    return indexing and isinstance(args[0], torch.Tensor) and is_symbolic(args[1])
+
+
+def _tolist(tensor: torch.Tensor) -> Any:
+    return aten.alias.default(tensor).tolist()  # the mode makes it symbolic: the graph reads its numbers when it runs
+
+
+def _truth_outside(tensor: torch.Tensor) -> bool:
+    """Return the truth of a real tensor around the program, as :func:`_truth` finds it."""
+    whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype is torch.bool)
+    found = aten.alias.default(tensor) if whole and tensor.numel() == 1 else tensor
+    return _truth(found) if type(found) is SymbolicTensor else torch.Tensor.__bool__(found)
+
+
+def _refuse(what: str) -> Callable[..., Any]:
+    def refuse(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedError(
+            f"{what} reads a tensor's data or address while the function is traced, and a compiled graph would "
+            "reuse that value in every call; compute with the tensor, or read it outside the function"
+        )
+
+    return refuse
+
+
+_handlers[torch.Tensor.data_ptr] = _refuse("Tensor.data_ptr()")
+
+
+_handlers.update(autograd.OF_STAND_INS)
+_handlers.update(autograd.OF_ANY_TENSOR)
+_handlers.update(recurrent.HANDLERS)
+_handlers.update(pooling.HANDLERS)
+_handlers.update(unbacked_composites.HANDLERS)
+_handlers.update(stft.HANDLERS)
+_handlers.update(batch_norm.HANDLERS)
+_handlers.update(quantile_before_2_13.HANDLERS)
+_handlers.update(ctc_loss.HANDLERS)
+_handlers.update(sized_composites.HANDLERS)
+_handlers.update(svdvals.HANDLERS)
+
+
+def _is_inference(tensor: SymbolicTensor) -> Any:
+    """Return whether the tensor was made in inference mode; a view of an argument is as the argument is."""
+    tracer, storage = tensor._tracer, tensor._value.storage
+    for value in tracer.originals:
+        if value.storage is storage:
+            owner = tensor if value is tensor._value else SymbolicTensor.make(value.spec, value, tracer)
+            return tracer.ask(owner, "is_inference")
+    return torch.Tensor.is_inference(tensor)
+
+
+def _lazily(tensor: SymbolicTensor) -> tuple[bool, bool]:
+    return tensor._tracer.lazy.get(tensor._value, (False, False))
+
+
+def _resolve(which: int) -> Callable[..., Any]:
+    """Return the handler of ``resolve_conj`` or ``resolve_neg``: a copy if the lazy bit is set, else the tensor."""
+    return lambda tensor: tensor.clone() if _lazily(tensor)[which] else tensor
+
+
+def _refuse_view_question(tensor: SymbolicTensor) -> Any:
+    raise UnsupportedError(
+        "the function asks whether a tensor is a view (Tensor._is_view), which differs from call to call and is "
+        "not guarded; pass the answer as an argument"
+    )
+
+
+_handlers.update(
+    {
+        torch.Tensor.is_inference: _is_inference,
+        torch.is_inference: lambda input: _is_inference(input),  # noqa: A006 - torch's own name
+        torch.Tensor.is_conj: lambda t: _lazily(t)[0],
+        torch.is_conj: lambda input: _lazily(input)[0],  # noqa: A006
+        torch.Tensor.is_neg: lambda t: _lazily(t)[1],
+        torch.is_neg: lambda input: _lazily(input)[1],  # noqa: A006
+        torch.Tensor.resolve_conj: _resolve(0),
+        torch.resolve_conj: lambda input: _resolve(0)(input),  # noqa: A006
+        torch.Tensor.resolve_neg: _resolve(1),
+        torch.resolve_neg: lambda input: _resolve(1)(input),  # noqa: A006
+        torch.Tensor._is_view: _refuse_view_question,
+    }
+)
+
+for _name in ("untyped_storage", "storage", "_typed_storage", "is_shared"):
+    _handlers[getattr(torch.Tensor, _name)] = _refuse(f"Tensor.{_name}()")
+
+
+_readers: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.tolist: _tolist,
+    torch.Tensor.__bool__: _truth_outside,
+    torch.Tensor.numpy: _refuse("Tensor.numpy()"),
+    torch.Tensor.__array__: _refuse("numpy"),
+    torch.Tensor.data_ptr: _refuse("Tensor.data_ptr()"),
+    torch.nn.functional.interpolate: interpolate.of_outside,
+    **autograd.OF_ANY_TENSOR,
+    **transformed_composites.HANDLERS,
+}
+"""The replacements for functions on real tensors (parameters, buffers, constants) that a dispatch mode cannot see."""
+
+
+def _sym_ite(condition: Any, then: Any, otherwise: Any) -> Any:
+    """Compute ``torch.sym_ite``, which itself knows only torch's own nodes."""
+    if type(condition) is bool:
+        return then if condition else otherwise
+    node = condition.node if isinstance(condition, torch.SymBool) else None
+    if not isinstance(node, BoolNode):
+        return torch.sym_ite(condition, then, otherwise)
+    chosen = node.sym_ite(_node(node, then), _node(node, otherwise))
+    kind = {IntNode: torch.SymInt, BoolNode: torch.SymBool, FloatNode: torch.SymFloat}[type(chosen)]
+    return kind(chosen)
+
+
+def _node(like: BoolNode, value: Any) -> Any:
+    if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+        return value.node
+    wrap = {bool: like.wrap_bool, int: like.wrap_int, float: like.wrap_float}.get(type(value))
+    if wrap is None:
+        raise TypeError(f"torch.sym_ite chooses between numbers, not a {type(value).__name__}")
+    return wrap(value)
+
+
+_of_data = {each: data_of_sizes.maker(each) for each in (torch.tensor, torch.as_tensor, torch.asarray)}
+_handlers[torch.Tensor.new_tensor] = data_of_sizes.plain_maker(torch.Tensor.new_tensor)
+
+
+_ATTENTION = {
+    torch.nn.functional.scaled_dot_product_attention,
+    aten.scaled_dot_product_attention.default,
+    aten.scaled_dot_product_attention,
+}
+_pad_sequence: Any = operators.nn.pad_sequence
+
+
+class FunctionMode(TorchFunctionMode):
+    """The torch function mode of a trace: answers the functions above in Python and passes everything else to torch.
+
+    Args:
+        trace: the trace.
+        gradients: the gradients of real tensors.
+        chooses: called with the device where fused attention chooses a kernel.
+    """
+
+    def __init__(
+        self,
+        trace: RepeatingTrace,
+        gradients: Gradients,
+        chooses: Callable[[torch.device], object] = lambda device: None,
+    ) -> None:
+        super().__init__()
+        self._chooses = chooses
+        self._repeats = Repeats(trace)
+        self._masks = KnownMasks(trace)
+        self._trace = trace
+        self._gradients = {**autograd.of_real_tensors(gradients, trace.own), **trace.own.hooks_of_real_tensors()}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _ATTENTION and args and isinstance(args[0], torch.Tensor):
+            self._chooses(args[0].device)
+        if func in CAST_INSIDE:
+            check_cast_inside(func)
+        if kwargs and "out" in kwargs:  # no handler writes into an `out` tensor
+            if kwargs["out"] is not None:
+                return PRODUCTS.get(func, func)(*args, **kwargs)
+            kwargs = {name: each for name, each in kwargs.items() if name != "out"}
+        if func in vmapped_ops.RULES and (found := vmapped_ops.call(func, args, kwargs)) is not NotImplemented:
+            return found
+        if func in REPEATED:
+            if func is ATTENTION:
+                args, kwargs = self._masks.left_out(args, kwargs)
+            ours = bool(args) and (type(args[0]) is SymbolicTensor or _is_indexed(func, args))
+            handler = (_handlers.get(func) if ours else None) or PRODUCTS.get(func, func)
+            return self._repeats.call(func, args, kwargs, handler)
+        if args and type(args[0]) is SymbolicTensor:
+            handler = _handlers.get(func)
+            if handler is not None:
+                return handler(*args, **kwargs) if kwargs else handler(*args)
+        elif func in self._gradients and args and not functorch.is_wrapped(args[0]):
+            return self._gradients[func](*args, **kwargs or {})
+        elif func in _readers and args and isinstance(args[0], torch.Tensor):
+            return _readers[func](*args, **kwargs or {})
+        elif _is_indexed(func, args):
+            return setitem(*args)
+        elif func is torch.sym_ite:
+            return _sym_ite(*args)
+        elif func is torch.autograd.grad:
+            return autograd.gradients(*args, **kwargs or {})
+        elif func in _of_data:
+            return _of_data[func](*args, **kwargs or {})
+        elif func is _pad_sequence and all(type(each) is SymbolicTensor for each in args[0]):
+            return factories.pad_sequence(*args, **kwargs or {})
+        elif func in factories.OPS:
+            return factories.make(func, self._trace, args, kwargs or {})
+        func = PRODUCTS.get(func, func)
+        return func(*args, **kwargs) if kwargs else func(*args)
+
+    def __enter__(self) -> FunctionMode:
+        self._attention = torch.nn.functional.scaled_dot_product_attention
+        torch.nn.functional.scaled_dot_product_attention = _with_plain_flags(self._attention, self._chooses)
+        self._overridden = torch.overrides.has_torch_function
+        torch.overrides.has_torch_function = _has_torch_function
+        self._functions = self._trace.own.functions_watched()
+        self._functions.__enter__()
+        return super().__enter__()  # type: ignore[no-any-return]
+
+    def __exit__(self, *error: Any) -> None:
+        torch.nn.functional.scaled_dot_product_attention = self._attention
+        torch.overrides.has_torch_function = self._overridden
+        self._functions.__exit__(*error)
+        super().__exit__(*error)
+
+
+_torch_has_torch_function = torch.overrides.has_torch_function
+
+
+def _has_torch_function(args: Iterable[Any]) -> bool:
+    """Return whether torch functions are overridden other than by our stand-ins and mode.
+
+    Fused attention is for plain tensors.
+    """
+    stack = dispatch.function_modes()
+    args = tuple(args)
+    numbers = any(isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)) for each in args)  # torch.sym_ite
+    if not numbers and any(type(mode) is FunctionMode for mode in stack):
+        others = [each for each in args if isinstance(each, torch.Tensor) and type(each) is not SymbolicTensor]
+        return any(not computes_as_torch_tensor(type(each)) for each in others) or any(
+            type(mode) is not FunctionMode for mode in stack
+        )
+    return bool(_torch_has_torch_function(args))
+
+
+def _with_plain_flags(function: Callable[..., Any], chooses: Callable[[torch.device], object]) -> Callable[..., Any]:
+    """Return ``function`` with symbolic flags (``is_causal=n > 1``) decided first.
+
+    C++ refuses them before it asks a mode.
+    """
+
+    def plain(arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            chooses(arg.device)  # also inside functions whose calls no mode sees
+        return bool(arg) if type(arg) is torch.SymBool else arg
+
+    return lambda *args, **kwargs: function(*map(plain, args), **{name: plain(arg) for name, arg in kwargs.items()})

@@ -1,0 +1,1 @@
+"""Comparison of recorded state at each call: is the program still that of the present state?"""

@@ -1,0 +1,1 @@
+"""Bytecode that reports what a function reads and writes while it is traced."""

@@ -1,0 +1,1 @@
+"""Recording of the state that a traced function reads: attributes, globals, containers, flags."""

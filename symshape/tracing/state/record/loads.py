@@ -1,0 +1,393 @@
+"""Record the reads of global names and attributes, in a way that depends on the class of the owner."""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import logging
+import os
+import sys
+import types
+import warnings
+from typing import Any
+
+import torch
+
+from symshape.tracing.intercept.python_numbers.substituted_functions import StandIn
+from symshape.tracing.state import compiled
+from symshape.tracing.state.instrument import stores, trusted_code
+from symshape.tracing.state.record import attribute_lookups, process_groups
+from symshape.tracing.state.record.class_lookups import absent, absent_here, class_entry, look_up, touch_member
+from symshape.tracing.state.record.places import MISSING, PLAIN, Answer, Attribute, Cell, Keys
+from symshape.tracing.state.record.reads import Namespace
+from symshape.tracing.state.record.recorder import NOT_TO_SEE, TABLES, Handler, Member, Recorder
+from symshape.tracing.state.tensor_attributes import OF_TENSORS, of_every_tensor, of_tensor
+from symshape.tracing.symbolic.tensors import SymbolicTensor
+from symshape.user_code import is_library
+
+_STATE_OF_A_GENERATOR = frozenset({"initial_seed", "get_state", "get_offset", "graphsafe_get_state", "clone_state"})
+_SET_OF_FUNCTIONS = frozenset(trusted_code.words("__name__ __qualname__ __module__ __doc__ __annotations__"))
+"""The attributes of functions that can be assigned, and therefore are recorded as slots."""
+QUIET: frozenset[type] = frozenset(
+    (
+        *(torch.SymInt, torch.SymFloat, torch.SymBool, torch.Size, type(None)),
+        *(str, int, float, bool, list, dict, tuple, set, bytes, slice),
+    )
+)
+"""The classes whose objects' attributes need no record."""
+_TOLD_EACH_TIME = frozenset(map(id, (sys, warnings, decimal)))
+"""The modules whose loads must be recorded each time: they depend on the caller, or on a state that may change."""
+
+
+def load_global(recorder: Recorder, name: str, namespace: dict[str, Any], builtins: dict[str, Any]) -> None:
+    """Record that a global name is about to be read for the first time, or perhaps changed by another thread."""
+    before = recorder.namespace("", namespace)
+    if name in namespace:
+        value = namespace[name]
+        if isinstance(value, dict) and is_library(recorder.asker):
+            _registry(recorder, value, name)
+        recorder.entry(namespace, name, name, before)
+        return
+    recorder.absent("", namespace, name, before)
+    if name in trusted_code.BUILTINS:
+        recorder.touch(builtins[name], name)
+    elif name in builtins:
+        recorder.entry(builtins, name, name, recorder.namespace("builtins", builtins))
+    else:
+        recorder.absent("builtins", builtins, name, recorder.namespace("builtins", builtins))
+
+
+def _registry(recorder: Recorder, value: dict[Any, Any], name: str) -> None:
+    """Record a dictionary among a library's globals: its items must stay, but new items may be registered."""
+    if id(value) in recorder.known:
+        return
+    recorder.known[id(value)] = value
+    recorder.namespace(name, value).open = True
+    for key, item in list(dict.items(value)):
+        recorder.place(Cell(value, key, item, recorder.item(name, key)))
+        recorder.touch(item, recorder.item(name, key), True)
+
+
+def load_module(recorder: Recorder, module: Any, name: str) -> None:
+    """Record that a module was imported while the function ran."""
+    full = name if name in sys.modules else getattr(module, "__name__", name)
+    if sys.modules.get(full) is module and not trusted_code.is_machinery(full):
+        recorder.place(Cell(sys.modules, full, module, f"the module {full}"))
+
+
+def load_attr(recorder: Recorder, owner: Any, key: str) -> None:
+    """Record that an attribute is about to be read."""
+    kind = type(owner)
+    if kind not in QUIET:
+        reader_of(kind)(recorder, owner, key)
+
+
+def reader_of(kind: type) -> Handler:
+    """Return the handler that records reads of attributes of a class's objects."""
+    reader = _readers.get(kind)
+    if reader is None:
+        reader = _readers[kind] = _reader_for(kind)
+    return reader
+
+
+def setter(recorder: Recorder, owner: Any, key: str) -> None:
+    """Record that an attribute is about to be set; a property's setter runs code, which is recorded as well."""
+    stores.attribute(recorder, owner, key)
+    if isinstance(owner, (type, types.ModuleType)):
+        return
+    member = member_of(recorder, type(owner), key)  # so that a property that is added later is noticed
+    if member.first:
+        touch_member(recorder, member.found, f"{type(owner).__qualname__}.{key}")
+
+
+def listed(recorder: Recorder, owner: Any) -> None:
+    """Record that all attributes of an object, or all environment variables, are about to be listed."""
+    if owner is os.environ:
+        recorder.touch(os.environ._data, "os.environ")
+        return
+    recorder.touch(owner, type(owner).__name__)
+    attributes = attribute_lookups.attributes_of(owner)
+    if attributes is not None:
+        name = recorder.names.get(id(owner), type(owner).__name__)
+        before = recorder.namespace(name, attributes)
+        recorder.place(Keys(attributes, tuple(before.before), f"the attributes of {name}"))
+
+
+def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
+    """Record an attribute of an ``lru_cache`` function; refuse its statistics, which change with every call."""
+    if key.startswith("cache_"):
+        recorder.refuse(f"calls {key} of the lru_cache of {owner.__name__}, {NOT_TO_SEE}")
+
+
+def of_stand_in(recorder: Recorder, owner: StandIn, key: str) -> None:
+    """Record the attribute of the original function that a stand-in replaces in traced code."""
+    load_attr(recorder, object.__getattribute__(owner, "original"), key)
+
+
+def of_generator(recorder: Recorder, owner: torch.Generator, key: str) -> None:
+    """Refuse the seed and the state of a random generator, which a trace replaces."""
+    if key in _STATE_OF_A_GENERATOR:
+        recorder.refuse(f"reads {key} of a random generator, {NOT_TO_SEE}")
+
+
+def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
+    """Record nothing: the attribute is of a value that never changes, or of a method of such a value."""
+
+
+def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> None:
+    """Record the read of an attribute of a Python module."""
+    attributes = owner.__dict__
+    name = f"{owner.__name__}.{key}"
+    if not trusted_code.is_machinery(owner.__name__):
+        recorder.attribute(owner, "__class__", type(owner), f"the class of the module {owner.__name__}")
+    process_groups.notice(recorder, owner.__name__, key)
+    if owner is sys and key in ("stdout", "stderr"):
+        recorder.tells("writes to the screen")
+    if owner is warnings and key in trusted_code.WARNING:
+        recorder.tells("warns")
+    if owner is decimal:
+        recorder.place(Answer(decimal_context, decimal_context(), "the context of decimal"))
+    if key == "__dict__":
+        recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}")
+    if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
+        return  # the trace's substitute for a function of torch
+    before = recorder.namespace(owner.__name__, attributes)
+    if key not in attributes and type(owner).__module__ == "torch._ops" and hasattr(owner, key) and key in attributes:
+        before.before[key] = attributes[key]  # operators are looked up when first asked for, and stored
+    if key in attributes:
+        recorder.entry(attributes, key, name, before)
+        if recorder.alone and (id(attributes), key) in recorder.seen and id(owner) not in _TOLD_EACH_TIME:
+            recorder.told[id(owner), key] = owner
+    elif type(owner) is not types.ModuleType:  # torch.backends and the like: flags behind descriptors
+        of_flags(recorder, owner, key)
+    else:
+        recorder.absent(owner.__name__, attributes, key, before)
+        if "__getattr__" in attributes:
+            recorder.entry(attributes, "__getattr__", f"{owner.__name__}.__getattr__", before)
+
+
+def of_flags(recorder: Recorder, owner: Any, key: str) -> None:
+    """Record an attribute of a part of torch.backends: a flag that C++ stores, or another part."""
+    value, name = getattr(owner, key, MISSING), f"{getattr(owner, '__name__', type(owner).__name__)}.{key}"
+    if isinstance(value, PLAIN):
+        recorder.place(Answer(functools.partial(getattr, owner, key, MISSING), value, name, key))
+    recorder.touch(value, name)
+
+
+def of_class(recorder: Recorder, owner: type, key: str) -> None:
+    """Record the read of an attribute of a class."""
+    process_groups.notice(recorder, owner.__module__, key)
+    if key == "__subclasses__" or (key in trusted_code.CHANGING_METHODS and owner.__module__ == "datetime"):
+        recorder.refuse(f"reads {owner.__qualname__}.{key}, {NOT_TO_SEE}")
+    if key in ("__dict__", "__mro__", "__bases__"):
+        return
+    if look_up(recorder, owner, key, owner.__qualname__) is MISSING:
+        absent(recorder, owner, key, owner.__qualname__)
+    if not trusted_code.is_machinery(owner.__module__):
+        recorder.attribute(owner, "__class__", type(owner), f"the class of {owner.__qualname__}")
+    if type(owner) is not type:
+        look_up(recorder, type(owner), key, type(owner).__qualname__)
+
+
+def of_super(recorder: Recorder, owner: Any, key: str) -> None:
+    """Record an attribute that ``super()`` finds after a class in the method resolution order."""
+    start, kind = owner.__thisclass__, owner.__self_class__
+    if (id(start), id(kind), key) in recorder.supers:
+        return
+    order = kind.__mro__
+    if not trusted_code.is_machinery(kind.__module__) and not attribute_lookups.is_of_library(kind):
+        recorder.attribute(kind, "__mro__", order, f"the bases of {kind.__qualname__}")
+    for each in order[order.index(start) + 1 :]:
+        if key in each.__dict__:
+            if each is torch.nn.Module:
+                stores.by_module_method(recorder, owner.__self__, key)
+            else:
+                recorder.supers[id(start), id(kind), key] = start, kind
+            class_entry(recorder, each, key, f"{each.__qualname__}.{key}")
+            return
+        absent_here(recorder, each, key, f"{each.__qualname__}.{key}")
+
+
+def of_function(recorder: Recorder, owner: types.FunctionType, key: str) -> None:
+    """Record the read of an attribute of a function."""
+    name = f"{owner.__name__}.{key}"
+    attributes = owner.__dict__
+    before = recorder.namespace(owner.__name__, attributes)
+    if key in attributes or not hasattr(types.FunctionType, key):
+        recorder.attribute(owner, "__dict__", attributes, f"the attributes of {owner.__name__}")
+    if key in attributes:
+        recorder.entry(attributes, key, name, before)
+    elif key == "__dict__":
+        recorder.touch(attributes, owner.__name__, True)
+    elif key in _SET_OF_FUNCTIONS:
+        read_slot(recorder, owner, key, name)
+    elif not hasattr(types.FunctionType, key):
+        recorder.absent(owner.__name__, attributes, key, before)
+
+
+def _of_object(recorder: Recorder, owner: Any, key: str) -> None:
+    """Record the read of an attribute of an object of a Python class."""
+    kind = type(owner)
+    member = member_of(recorder, kind, key)
+    if member.logs:
+        recorder.tells("writes to a log, or reads the settings of logging")
+    itself = id(owner)
+    if itself not in recorder.known:  # made while tracing: its contents were loaded, or made, as well
+        return
+    name = recorder.names.get(itself, kind.__name__)
+    full = f"{name}.{key}" if name else key
+    if member.is_slot:
+        read_slot(recorder, owner, key, full)
+        return
+    if member.is_cached:
+        stores.attribute(recorder, owner, key)
+    attributes = attribute_lookups.attributes_of(owner)
+    if attributes is None or (member.first and key != "__dict__"):
+        return
+    if key == "__dict__":
+        recorder.touch(attributes, name, True)
+        if recorder.alone:
+            recorder.told[itself, key] = owner
+        return
+    before = recorder.namespaces.get(id(attributes))
+    if before is None:
+        before = recorder.namespace(name, attributes, not trusted_code.is_machinery(kind.__module__))
+    if key in attributes:
+        recorder.entry(attributes, key, full, before)
+    elif member.of_module:
+        if not _of_module(recorder, owner, key, member.found, name, before):
+            return
+    else:
+        recorder.absent(name or kind.__name__, attributes, key, before)
+    if recorder.alone and not member.logs and (id(attributes), key) in recorder.seen:
+        recorder.told[itself, key] = owner
+
+
+def member_of(recorder: Recorder, kind: type, key: str) -> Member:
+    """Return the result of looking up an attribute of a class's objects in the class."""
+    return recorder.members.get((id(kind), key)) or _member(recorder, kind, key)
+
+
+def _member(recorder: Recorder, kind: type, key: str) -> Member:
+    found = look_up(recorder, kind, key, kind.__qualname__)
+    if found is MISSING and id(kind) not in recorder.kinds:  # otherwise all names in it are compared
+        absent(recorder, kind, key, kind.__qualname__)
+    first = found is not MISSING and hasattr(type(found), "__set__")
+    is_cached = isinstance(found, functools.cached_property)
+    of_module = issubclass(kind, torch.nn.Module)
+    logs = key in trusted_code.LOGGING and issubclass(kind, (logging.Logger, logging.LoggerAdapter))
+    walks = key in trusted_code.WALKS or (found is not MISSING and found is torch.nn.Module.__dict__.get(key))
+    member = Member(
+        kind,
+        found,
+        first,
+        first and isinstance(found, types.MemberDescriptorType),
+        is_cached,
+        of_module,
+        logs,
+        not (first or is_cached or logs or key == "__dict__" or (of_module and walks)),
+    )
+    recorder.members[id(kind), key] = member
+    return member
+
+
+def _of_module(recorder: Recorder, owner: torch.nn.Module, key: str, found: Any, name: str, before: Namespace) -> bool:
+    """Record the read of a module's method, parameter, buffer or submodule; return whether once is enough."""
+    attributes = owner.__dict__
+    label = name or type(owner).__name__
+    recorder.absent(label, attributes, key, before)
+    if found is not MISSING:
+        own = found is torch.nn.Module.__dict__.get(key)
+        if own:
+            stores.by_module_method(recorder, owner, key)
+        if key in trusted_code.WALKS:
+            for path, module in owner.named_modules():
+                _whole_module(recorder, f"{name}.{path}".strip("."), module)
+            return False
+        return not own or key in trusted_code.READING_METHODS
+    for each in TABLES:
+        table = attributes.get(each)
+        if table is None:
+            continue
+        then = recorder.namespaces.get(id(table)) or recorder.namespace(label, table)
+        if key in table:
+            recorder.entry(table, key, f"{name}.{key}" if name else key, then)
+            return (id(table), key) in recorder.seen
+        recorder.absent(label, table, key, then)
+        if (id(table), key) not in recorder.seen:
+            return False
+    return True
+
+
+def _whole_module(recorder: Recorder, name: str, module: torch.nn.Module) -> None:
+    recorder.touch(module, name, True)  # a root, or an item of the tables below
+    for each in TABLES:
+        table = module.__dict__.get(each)
+        if table is not None:
+            recorder.touch(table, name, True)
+
+
+def read_slot(recorder: Recorder, owner: Any, key: str, name: str) -> None:
+    """Record the read of an attribute that is stored in a slot."""
+    value = getattr(owner, key, MISSING)
+    noted = recorder.slots.get((id(owner), key))
+    if noted is None or noted.value is value:
+        recorder.place(Attribute(owner, key, value, name))
+        recorder.touch(value, name, True)
+    else:
+        recorder.touch_made(value, name)
+
+
+def decimal_context() -> str:
+    """Return the settings of the current ``decimal`` context as text: results of ``decimal`` depend on them."""
+    now = decimal.getcontext()
+    traps = sorted(each.__name__ for each, on in now.traps.items() if on)
+    return f"{now.prec} {now.rounding} {now.Emin} {now.Emax} {now.capitals} {now.clamp} {traps}"
+
+
+def _reader_for(kind: type) -> Handler:
+    if issubclass(kind, SymbolicTensor):
+        return of_every_tensor
+    if issubclass(kind, torch.Tensor):
+        return of_tensor
+    if issubclass(kind, types.ModuleType):
+        return of_python_module
+    if issubclass(kind, type):
+        return of_class
+    if kind is functools._lru_cache_wrapper:
+        return of_memo
+    if issubclass(kind, torch.Generator):
+        return of_generator
+    if issubclass(kind, StandIn):
+        return of_stand_in
+    if kind is super:
+        return of_super
+    if kind is types.FunctionType:
+        return of_function
+    if kind.__module__.startswith("torch.backends"):
+        return of_flags
+    if kind.__module__.partition(".")[0] == "symshape" or (
+        trusted_code.is_of_c(kind) and kind is not types.SimpleNamespace
+    ):
+        return of_nothing
+    return of_object
+
+
+_readers: dict[type, Handler] = {}
+of_object: Handler
+if compiled.READS is None:
+    of_object = _of_object
+else:
+    of_object = compiled.READS.of_object
+    compiled.READS.setup(
+        readers=_readers,
+        load_attr=load_attr,
+        load_global=load_global,
+        of_object=_of_object,
+        of_nothing=of_nothing,
+        member=Member,
+        member_of=_member,
+        tables=TABLES,
+        symbolic_tensor=SymbolicTensor,
+        of_every_tensor=OF_TENSORS,
+    )

@@ -1,0 +1,402 @@
+"""Record the values that code loads, in a way that depends on their class: what they hold and what they refer to."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import contextvars
+import functools
+import os
+import random
+import types
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from symshape.graph.lru_cache_answers import answers_of
+from symshape.torch_internals import dispatch
+from symshape.tracing.state.instrument import trusted_code
+from symshape.tracing.state.instrument.refused_modules import refuse_untraceable
+from symshape.tracing.state.instrument.rewriter import instrumented, is_instrumented
+from symshape.tracing.state.partials import touch_method_of_functools, touch_partial
+from symshape.tracing.state.record import attribute_lookups, process_groups, torch_flags
+from symshape.tracing.state.record.class_lookups import (
+    class_as_it_is,
+    dispatching_methods,
+    special_methods,
+    touch_member,
+)
+from symshape.tracing.state.record.loads import of_object
+from symshape.tracing.state.record.lru_caches import objects_of
+from symshape.tracing.state.record.places import MISSING, PLAIN, Answer, Attribute, Cell, Container, items_of
+from symshape.tracing.state.record.reads import SYMBOLIC
+from symshape.tracing.state.record.recorder import NOT_TO_SEE, TABLES, Handler, Recorder
+from symshape.user_code import is_library
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_CLASS = object.__dict__["__class__"]
+_CONTAINERS = (list, dict, set, deque, bytearray)
+_FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
+_MOST_BYTES = 1 << 16
+_COMPILED = tuple(f"symshape.frontends.{name}" for name in ("compile", "compiled", "storing"))
+"""The modules of the classes of compiled functions."""
+_dispatching: Any = functools.singledispatch(lambda value: value)
+_DISPATCHING = _dispatching.__code__
+
+
+def touch_function(recorder: Recorder, function: types.FunctionType, name: str) -> None:
+    """Record a Python function: instrument its code, unless that code is trusted, and note its defaults."""
+    code = function.__code__
+    if code is _DISPATCHING:
+        touch_dispatching(recorder, function, name)
+        return
+    if is_instrumented(code, recorder.hooks):  # made by a function that runs now
+        return
+    _notice(recorder, function)
+    process_groups.notice(recorder, function.__module__ or "", function.__name__)
+    if function is os.getenv:
+        recorder.touch(os.environ, "os.environ")
+    if trusted_code.is_trusted(code.co_filename):
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # an empty variable
+                recorder.touch(cell.cell_contents, name)
+    else:
+        recorder.functions.setdefault(id(code), []).append(function)
+        recorder.known[id(code)] = code
+        recorder.swapped.append((function, code))
+        function.__code__ = instrumented(code, recorder.hooks)
+        recorder.attribute(function, "__code__", code, f"{function.__name__}.__code__")
+        if not is_library(code.co_filename):
+            _function_places(recorder, function)
+        for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            recorder.touch(value, f"a default of {function.__name__}")
+    wrapped = function.__dict__.get("__wrapped__")
+    if wrapped is not None:
+        recorder.touch(wrapped, name)
+
+
+def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
+    """Record a ``functools.singledispatch`` function: its registered functions; its dispatch cache depends on them."""
+    touch_mapping_proxy(recorder, function.registry, f"what is registered with {name}")
+    for kind in function.registry:
+        recorder.touch(kind, name)
+        if kind.__module__ == "numpy" or (issubclass(kind, torch.Tensor) and kind is not torch.Tensor):
+            recorder.refuse(f"calls {name}, which dispatches on the class {kind.__name__}, {NOT_TO_SEE}")
+    recorder.on_exchange(recorder, function)
+
+
+def _notice(recorder: Recorder, function: Any) -> None:
+    """Record the torch flags that a function reads; refuse one that sets a flag or reads a changing state."""
+    hidden = trusted_code.hides(function)
+    if hidden:
+        recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
+    refusal = torch_flags.refusal(function)
+    if refusal:
+        recorder.refuse(refusal)
+    recorder.ask(torch_flags.read_by(function))
+
+
+def _function_places(recorder: Recorder, function: types.FunctionType) -> None:
+    label = function.__name__
+    recorder.attribute(function, "__defaults__", function.__defaults__, f"defaults of {label}")
+    recorder.attribute(function, "__kwdefaults__", function.__kwdefaults__, f"defaults of {label}")
+    if function.__kwdefaults__:
+        touch_container(recorder, function.__kwdefaults__, f"defaults of {label}")
+    recorder.namespace(label, function.__dict__)
+
+
+def touch_method(recorder: Recorder, method: types.MethodType, name: str) -> None:
+    """Record the object and the function of a bound method."""
+    if method.__self__ is random._inst:  # watched as a whole: see ``Draws``
+        return
+    recorder.touch(method.__self__, "self" if method is recorder.root else name)
+    recorder.touch(method.__func__, name)
+
+
+def touch_memo(recorder: Recorder, value: Any, name: str) -> None:
+    """Record an ``lru_cache`` function; the computation of its stored results was not recorded."""
+    recorder.memos.append((value, value.cache_info(), tuple(answers_of(value) or ()), name))
+    for each in objects_of(value):
+        recorder.touch(each, f"what {name} answers")
+    recorder.touch(value.__wrapped__, name)
+    recorder.on_exchange(recorder, value)
+
+
+def touch_c_function(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a function of C, and the object that it is a method of."""
+    if value is warnings.warn:
+        recorder.tells("warns")
+    _notice(recorder, value)
+    owner = getattr(value, "__self__", None)
+    if owner is not None and owner is not random._inst and not isinstance(owner, (type, types.ModuleType)):
+        recorder.touch(owner, name)
+
+
+def touch_tuple(recorder: Recorder, value: Any, name: str) -> None:
+    """Record the items of a tuple: the items cannot be replaced, but what they refer to may change."""
+    for i, item in enumerate(value):
+        if type(item) not in PLAIN:
+            recorder.touch(item, f"{name}[{i}]")
+    if not trusted_code.is_of_c(type(value)):
+        touch_instance(recorder, value, name)
+
+
+def touch_container(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a list, dictionary, set … of which any item may be read."""
+    recorder.known.setdefault(id(value), value)
+    before = recorder.namespaces.get(id(value)) if type(value) is dict else None
+    items = items_of(value if before is None else before.before)  # the program may have set attributes by now
+    if id(value) in recorder.hidden:
+        recorder.refuse(f"writes to the container {name}, which it also reaches by another name; use one name for it")
+    if recorder.fresh:
+        recorder.made.append(value)
+    else:
+        recorder.containers.append(Container(value, items, name))
+    if isinstance(value, bytearray):
+        return
+    placed = not recorder.fresh
+    table = recorder.names.get(id(value))  # of a module: its entries are named like attributes
+    if table is not None:
+        for key, item in zip(items[::2], items[1::2], strict=True):
+            recorder.touch(item, f"{table}.{key}" if table else key, placed)
+    else:
+        for i, item in enumerate(items):
+            if type(item) not in PLAIN:
+                recorder.touch(item, recorder.name_inside(value, items, i, name), placed)
+    if not trusted_code.is_of_c(type(value)):
+        touch_instance(recorder, value, name)
+
+
+def touch_mapping_proxy(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a read-only view of a dictionary, by the identity of its items."""
+    for item in value.values():
+        recorder.touch(item, name)
+    read = functools.partial(_items_of_proxy, value)
+    recorder.place(Answer(read, read(), name))
+
+
+def touch_array(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a NumPy array by its content, if that is small enough."""
+    if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
+        recorder.refuse(
+            f"reads the NumPy array {name} of {value.nbytes:,} bytes, too large to be guarded by its "
+            "content; pass it as a tensor"
+        )
+    recorder.containers.append(Container(value, items_of(value), name))
+
+
+def touch_context_variable(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a context variable, whose value each call asks for again."""
+    ask = functools.partial(value.get, MISSING)
+    recorder.place(Answer(ask, ask(), name))
+    recorder.touch(ask(), name, True)
+
+
+def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
+    """Record that a weak reference refers to the same object, which still exists."""
+    recorder.place(Answer(functools.partial(_refers_to, value, id(value())), True, name))
+    if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):  # a graph keeps it alive
+        recorder.refuse(
+            f"reads a tensor through the weak reference {name}, which cannot be guarded; read it "
+            "through a strong reference"
+        )
+    else:
+        with recorder.weak():
+            recorder.touch(value(), name)
+
+
+def touch_generator(recorder: Recorder, value: torch.Generator, name: str) -> None:
+    """Record a random generator of torch."""
+    recorder.on_generator(value)
+
+
+def touch_tensor(recorder: Recorder, value: torch.Tensor, name: str) -> None:
+    """Record a real tensor: a parameter, a buffer, a global."""
+    recorder.tensors.setdefault(id(value), name)
+    recorder.namespace(name, value.__dict__)
+    with dispatch.DisableTorchFunction():  # these reads must not go through our mode
+        hooks = value._backward_hooks
+        recorded = value.requires_grad and torch.is_grad_enabled()
+    if recorded:
+        recorder.place(Attribute(value, "_backward_hooks", hooks, f"hooks of {name}"))
+    if hooks:
+        hook_table(recorder, f"hooks of {name}", hooks)
+
+
+def touch_class(recorder: Recorder, value: type, name: str) -> None:
+    """Record a class: the code that making an object of it runs."""
+    recorder.ask(torch_flags.of_class(value))
+    if trusted_code.is_machinery(value.__module__):
+        return
+    if not trusted_code.is_machinery(type(value).__module__):
+        special_methods(recorder, type(value))
+    if isinstance(value, abc.ABCMeta) and recorder.stays_here and not attribute_lookups.is_of_library(value):
+        recorder.place(Answer(abc.get_cache_token, abc.get_cache_token(), "what is registered with abstract classes"))
+    of_autograd = issubclass(value, torch.autograd.Function)
+    for each in value.__mro__:
+        if trusted_code.is_machinery(each.__module__):
+            continue
+        own = not attribute_lookups.is_of_library(each)
+        attribute_lookups.functions_of(each, own or of_autograd, functools.partial(touch_member, recorder))
+        if own or of_autograd:
+            class_as_it_is(recorder, each, of_autograd, of_autograd)
+        else:
+            recorder.class_namespace(each)
+
+
+def touch_compiled(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a compiled function that another one calls: its original code runs there."""
+    recorder.touch(value.fn, name)
+
+
+def touch_compiled_module(recorder: Recorder, value: Any, name: str) -> None:
+    """Record a compiled module inside another: it shares all its attributes with the original module, which runs."""
+    recorder.names[id(value)] = name
+    recorder.touch(value.__symshape_compiled__.fn, name)
+
+
+def touch_environment(recorder: Recorder, value: Any, name: str) -> None:
+    """Record the environment of the process."""
+    touch_container(recorder, value._data, name)
+
+
+def touch_hidden(recorder: Recorder, value: Any, name: str) -> None:
+    """Refuse an object that no recording can see into."""
+    kind = type(value)
+    recorder.refuse(f"reads {name}, of class {kind.__module__}.{kind.__qualname__}, {NOT_TO_SEE}")
+
+
+def touch_object(recorder: Recorder, value: Any, name: str) -> None:
+    """Record an object of a Python class."""
+    recorder.ask(torch_flags.of_class(type(value)))
+    touch_instance(recorder, value, name)
+    attributes = attribute_lookups.attributes_of(value)
+    if attributes is not None and trusted_code.is_whole(type(value)):
+        recorder.touch(attributes, name, True)
+
+
+def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
+    """Record the attributes of a Python class's object before they are written, and its implicitly called methods."""
+    kind = type(value)
+    recorder.names[id(value)] = name
+    attributes = attribute_lookups.attributes_of(value)
+    machinery = trusted_code.is_machinery(kind.__module__)
+    if attributes is not None:
+        own = kind is types.SimpleNamespace or not machinery
+        before = recorder.namespace(name, attributes, own)
+        before.open = before.open or trusted_code.has_trusted_base(kind)
+        before.given = before.given or recorder.weakly
+    slots = attribute_lookups.slots_of(kind)
+    if slots and attribute_lookups.static(kind, "__getattribute__") is not object.__dict__["__getattribute__"]:
+        recorder.refuse(f"reads {name}, whose class has slots and a __getattribute__ of its own, {NOT_TO_SEE}")
+    for key in slots:
+        noted = Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}")
+        recorder.slots.setdefault((id(value), key), noted)
+        if recorder.weakly:
+            recorder.given.add(id(value))
+    if attribute_lookups.static(kind, "__class__") is _CLASS:
+        recorder.attribute(value, "__class__", kind, f"the class of {name}")
+    elif not recorder.weakly:  # a proxy, which claims to be of another class
+        recorder.place(Answer(functools.partial(type, value), kind, f"the class of {name}"))
+    if attributes is not None:
+        recorder.attribute(value, "__dict__", attributes, f"the attributes of {name}")
+    if not machinery:
+        special_methods(recorder, kind)
+
+
+def touch_module(recorder: Recorder, module: torch.nn.Module, name: str) -> None:
+    """Record a module's tables, its hooks, its ``forward`` and the methods of ``nn.Module`` that lead to it."""
+    refuse_untraceable(module, name)
+    touch_instance(recorder, module, name)
+    label = name or type(module).__name__
+    attributes = module.__dict__
+    dispatching_methods(recorder, type(module))
+    recorder.absent(label, attributes, "_call_impl", recorder.namespace(label, attributes))
+    tables = f"the tables of {label}"
+    recorder.places += [
+        Cell(attributes, each, attributes[each], tables) for each in (*TABLES, *_HOOKS) if each in attributes
+    ]
+    for each in TABLES:
+        table = attributes.get(each)
+        if table is not None:
+            recorder.namespace(label, table)
+            recorder.names[id(table)] = name
+    hooks_name = f"hooks of {label}"
+    known, containers = recorder.known, recorder.containers
+    for each in _HOOKS:
+        hooks = attributes.get(each, {})
+        if hooks:
+            hook_table(recorder, hooks_name, hooks)
+        else:
+            known.setdefault(id(hooks), hooks)
+            containers.append(Container(hooks, (), hooks_name))
+    of_object(recorder, module, "forward")
+
+
+def hook_table(recorder: Recorder, name: str, hooks: Any) -> None:
+    """Record a dictionary of hooks: the hooks in it, and that there are no others."""
+    recorder.known.setdefault(id(hooks), hooks)
+    recorder.containers.append(Container(hooks, items_of(hooks) if hooks else (), name))
+    for hook in hooks.values():
+        recorder.touch(hook, name, True)
+
+
+def _touch_descriptor(recorder: Recorder, value: Any, name: str) -> None:
+    touch_member(recorder, value, name)
+
+
+def _refers_to(reference: Callable[[], Any], target: int) -> bool:
+    return id(reference()) == target
+
+
+def _items_of_proxy(proxy: Mapping[Any, Any]) -> str:
+    return repr([(key, id(value)) for key, value in proxy.items()])
+
+
+@functools.lru_cache(maxsize=4096)
+def handler_for(kind: type) -> Handler | None:
+    """Return the handler that records a loaded value of a class; None if there is nothing to record."""
+    if issubclass(kind, SYMBOLIC) or kind in PLAIN or issubclass(kind, types.ModuleType):
+        return None
+    if hasattr(kind, "__symshape_compiled__"):
+        return touch_compiled_module
+    if os._Environ in kind.__mro__:  # isinstance would be slow: it is an abstract class
+        return touch_environment
+    for base, handler in _BY_CLASS:
+        if issubclass(kind, base):
+            return handler
+    if kind.__module__ in _COMPILED:
+        return touch_compiled
+    if kind.__module__.partition(".")[0] == "symshape":
+        return None
+    if kind.__module__ == "numpy" and kind.__qualname__ == "ndarray":
+        return touch_array
+    if trusted_code.is_hidden(kind):
+        return touch_hidden
+    if trusted_code.is_of_c(kind) and kind is not types.SimpleNamespace:
+        return None
+    return touch_object
+
+
+_BY_CLASS: tuple[tuple[Any, Handler], ...] = (
+    (torch.Tensor, touch_tensor),
+    (torch.nn.Module, touch_module),
+    (types.FunctionType, touch_function),
+    (types.MethodType, touch_method),
+    (functools.partial, touch_partial),
+    ((functools.partialmethod, functools.singledispatchmethod), touch_method_of_functools),
+    (functools._lru_cache_wrapper, touch_memo),
+    (_FUNCTIONS_OF_C, touch_c_function),
+    (type, touch_class),
+    (torch.Generator, touch_generator),
+    ((tuple, frozenset), touch_tuple),
+    (_CONTAINERS, touch_container),
+    (types.MappingProxyType, touch_mapping_proxy),
+    (contextvars.ContextVar, touch_context_variable),
+    (weakref.ref, touch_weak),
+    ((staticmethod, classmethod, property, functools.cached_property), _touch_descriptor),
+)
