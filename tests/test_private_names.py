@@ -38,14 +38,14 @@ ELSEWHERE = {
     "symshape.frontends.cli.lanes": {"torch._dynamo"},
     "symshape.frontends.exploration.dynamo_guards": {"torch._dynamo.eval_frame._debug_get_cache_entry_list"},
     "symshape.frontends.dynamo_names": {"torch._dynamo.utils.get_metrics_context"},
-    "symshape.runtime.runners.compile_request": {
+    "symshape.runtime.runners.inductor.compile_request": {
         "torch._dynamo.source.ConstantSource",
         "torch._subclasses.fake_tensor.FakeTensorMode",
         "torch.fx.experimental.symbolic_shapes.DimDynamic",
         "torch.fx.experimental.symbolic_shapes.ShapeEnv",
         "torch.fx.experimental.symbolic_shapes.StatelessSymbolicContext",
     },
-    "symshape.runtime.runners.inductor_code": {"torch._functorch._aot_autograd.aot_autograd_result"},
+    "symshape.runtime.runners.inductor.code": {"torch._functorch._aot_autograd.aot_autograd_result"},
     "symshape.frontends.tlparse": {"torch._logging", "torch._logging._internal"},
     "symshape.frontends.profilers": {"torch.autograd.profiler._is_profiler_enabled"},
     "symshape.tracing.traced_modes": {"torch.compiler._is_compiling_flag"},

@@ -11,7 +11,7 @@ from symshape.exploring.plain_text import table_text
 from symshape.exploring.tables import Table
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive
 from symshape.frontends.stats import Stats
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.pieces.runner import padded_parts
 
 
 @attrs.frozen

@@ -18,7 +18,7 @@ import torch
 
 from meta_fns.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 from symshape.errors import UnsupportedError
-from symshape.runtime.runners.overlaps import may_overlap
+from symshape.runtime.runners.cuda.overlaps import may_overlap
 from symshape.torch_internals import functorch, pytree
 from symshape.torch_internals.autograd import top_saving_hooks
 from symshape.torch_internals.compile_context import TracingContext

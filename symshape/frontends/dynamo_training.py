@@ -20,7 +20,7 @@ import torch
 
 from symshape.frontends.dynamo_aot import is_straight
 from symshape.frontends.dynamo_graph import DynamoGraph, as_it_came
-from symshape.runtime.runners.capture import is_capturing
+from symshape.runtime.runners.cuda.capture import is_capturing
 from symshape.runtime.trials import EVERY, LONGEST, PAIRS, REST, Times, Verdict, elements
 
 __all__ = ["TrainingGraph"]

@@ -11,9 +11,9 @@ from symshape.cost.units import shown
 from symshape.errors import SymShapeError
 from symshape.exploring.serving_records import BucketRecord, ServingRecord
 from symshape.runtime.entry import Entry
-from symshape.runtime.runners.bucket import Bucket
-from symshape.runtime.runners.padded import PaddedRunner
-from symshape.runtime.runners.piecewise import parts_of
+from symshape.runtime.runners.padded.bucket import Bucket
+from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.pieces.runner import parts_of
 
 __all__ = ["Costs", "serving_of"]
 

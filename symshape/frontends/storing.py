@@ -20,8 +20,8 @@ from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.runtime.eager_calls import EagerCall
 from symshape.runtime.entry import Entry
-from symshape.runtime.runners.inductor import InductorRunner
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.inductor.runner import InductorRunner
+from symshape.runtime.runners.pieces.runner import padded_parts
 from symshape.runtime.variables import AskAgain
 from symshape.store.certificates import CertificateRecord
 from symshape.store.entry_stores import NoStore, store_of

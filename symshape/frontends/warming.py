@@ -21,8 +21,8 @@ from symshape.graph.program import Program
 from symshape.planning.bucket_plan import BucketPlan
 from symshape.planning.traffic import Traffic
 from symshape.runtime.entry import Entry
-from symshape.runtime.runners.padded import PaddedRunner, Warmed
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.padded.runner import PaddedRunner, Warmed
+from symshape.runtime.runners.pieces.runner import padded_parts
 
 __all__ = ["WarmUp", "Warming", "warm_up"]
 

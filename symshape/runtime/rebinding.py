@@ -23,7 +23,7 @@ from symshape.graph.program import Program
 from symshape.runtime.cache import Branch, EntryCache
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.eager import EagerRunner
-from symshape.runtime.runners.inductor import InductorRunner
+from symshape.runtime.runners.inductor.runner import InductorRunner
 from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.runners.settling import SettlingRunner
 from symshape.runtime.variables import Layout

@@ -20,8 +20,8 @@ from typing import Any
 import attrs
 
 from symshape import events
-from symshape.runtime.runners.artefacts import Saved
-from symshape.runtime.runners.inductor_code import made_for
+from symshape.runtime.runners.inductor.artefacts import Saved
+from symshape.runtime.runners.inductor.code import made_for
 from symshape.store.constants import fields_of, integer_of, list_of, text_of
 from symshape.store.disk import ARTEFACT, DiskStore, data_path, user_path
 from symshape.store.entry_format import parsed_json
@@ -35,7 +35,7 @@ _MOST = 1000  # conditions, integers
 
 @attrs.frozen
 class ArtefactShelf:
-    """The artefacts of one entry (see :class:`symshape.runtime.runners.artefacts.Shelf`).
+    """The artefacts of one entry (see :class:`symshape.runtime.runners.inductor.artefacts.Shelf`).
 
     Attributes:
         store: the folder.

@@ -47,9 +47,10 @@ def _without_work() -> None:
     """From now on what is captured only notes when it is launched."""
     import torch
 
-    from symshape.runtime.runners import bucket, cuda_graph
-    from symshape.runtime.runners.capture import Recording
-    from symshape.runtime.runners.static_outputs import Outputs
+    from symshape.runtime.runners.cuda.capture import Recording
+    from symshape.runtime.runners.cuda.static_outputs import Outputs
+    from symshape.runtime.runners.exact import cuda_graph
+    from symshape.runtime.runners.padded import bucket
 
     def captured(run: Callable[[], Any], device: Any, pool: Any, **more: Any) -> Recording:
         tensors = run()
@@ -91,7 +92,7 @@ def _with_notes() -> None:
 
     kind.replay = noted  # type: ignore[method-assign]
     try:
-        from symshape.runtime.runners.copies_inside import Added
+        from symshape.runtime.runners.cuda.copies_in_graph import Added
     except ImportError:  # another checkout
         return
     bind, changed = Added.bind, cast(Any, Added)

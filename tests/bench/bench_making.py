@@ -26,7 +26,8 @@ from guards.sets.guard_set import GuardSet
 from symshape.options import Options
 from symshape.runtime.padding import blueprint, planning
 from symshape.runtime.pieces import piece_programs
-from symshape.runtime.runners import bucket, fusion, piecewise
+from symshape.runtime.runners.padded import bucket, fusion
+from symshape.runtime.runners.pieces import runner
 from symshape.tracing import capture
 from symshape.tracing.garbage import seldom_collected
 from tests.bench.report import NotHere, Report, bench_parser
@@ -35,7 +36,7 @@ CALLS = 12
 PHASES: dict[str, list[tuple[Any, str]]] = {
     "trace": [(capture, "_trace")],
     "guards minimised": [(GuardSet, "minimise")],
-    "cut into pieces": [(piecewise, "cut")],
+    "cut into pieces": [(runner, "cut")],
     "padding rules": [(planning, "pad")],
     "blueprint": [(blueprint.Blueprint, "__init__")],
     "instance": [(blueprint.Blueprint, "serves"), (blueprint.Blueprint, "at")],
@@ -163,7 +164,7 @@ def _each(call: Callable[[torch.Tensor], Any], stream: Sequence[torch.Tensor]) -
 def _new_buckets(compiled: Any, rng: random.Random, number: int) -> tuple[int, list[float], list[float]]:
     """The nodes of the largest padded program; milliseconds of plans for sizes drawn anew, both ways."""
     entry = compiled.entries[-1]
-    program, _ = max(piecewise.padded_parts(entry.runner, entry.program), key=lambda each: len(each[0].graph.steps))
+    program, _ = max(runner.padded_parts(entry.runner, entry.program), key=lambda each: len(each[0].graph.steps))
     hints = {name: symbol.hint for name, symbol in program.symbols.items()}
     known = planning.blueprints_of(program, any_randomness=True, compiled=True)
     took: tuple[list[float], list[float]] = ([], [])

@@ -16,7 +16,7 @@ import torch
 
 import symshape
 from symshape import Options, events
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.pieces.runner import padded_parts
 from tests.bench.report import NotHere
 from tests.bench.streams import Buckets, Call, Sizes, Stream, Tensors
 

@@ -19,7 +19,7 @@ import torch
 import symshape
 from symshape.errors import SymShapeError
 from symshape.runtime.pieces import cutting
-from symshape.runtime.runners.piecewise import PiecewiseRunner
+from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
 from tests.fuzz.padded_runners import poison_buffers, served
 from tests.fuzz.programs import Program, other_sizes, random_program

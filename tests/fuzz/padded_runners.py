@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from symshape.runtime.runners.padded import PaddedRunner
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.pieces.runner import padded_parts
 from tests.meta_fns.padding.poison import poison
 
 __all__ = ["padded_runners", "poison_buffers", "served"]

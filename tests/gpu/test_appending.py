@@ -10,10 +10,10 @@ import torch
 
 import symshape
 from symshape import Options, events
-from symshape.runtime.runners import appending_in_place
-from symshape.runtime.runners.appending_in_place import APPENDED_IN_PLACE, _by_ops
-from symshape.runtime.runners.appending_kernel import available, write
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded import cache_append_op
+from symshape.runtime.runners.padded.cache_append_kernel import available, write
+from symshape.runtime.runners.padded.cache_append_op import APPENDED_IN_PLACE, _by_ops
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.bench.streams import decode
 from tests.meta_fns.padding.poison import assert_same, poison
 
@@ -169,7 +169,7 @@ def test_the_cache_is_there_once() -> None:
     assert cache.shape[-2] == 513
     assert bucket.recording is not None
     assert (bucket.recording.reserved or 0) < cache.nbytes
-    assert not appending_in_place._failed
+    assert not cache_append_op._failed
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int8], ids=str)

@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import symshape
 from symshape.frontends import dynamo
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same, poison
 
 WIDTH, HEADS = 128, 2

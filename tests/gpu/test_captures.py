@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.runtime.runners.capture import record
-from symshape.runtime.runners.graph_pool import GraphPool
+from symshape.runtime.runners.cuda.capture import record
+from symshape.runtime.runners.cuda.pool import GraphPool
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CUDA = torch.device("cuda", 0)

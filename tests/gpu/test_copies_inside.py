@@ -14,12 +14,12 @@ from torch import nn
 import symshape
 from symshape import Options
 from symshape.runtime.padding.result_rows import clone
-from symshape.runtime.runners import capture, launching
-from symshape.runtime.runners.capture import Inside, record, replay_alone
-from symshape.runtime.runners.copies_inside import DriverRefused, add_copies
-from symshape.runtime.runners.graph_pool import GraphPool
+from symshape.runtime.runners.cuda import capture, launch
+from symshape.runtime.runners.cuda.capture import Inside, record, replay_alone
+from symshape.runtime.runners.cuda.copies_in_graph import DriverRefused, add_copies
+from symshape.runtime.runners.cuda.pool import GraphPool
 
-pytestmark = pytest.mark.skipif(launching.COPIES is None, reason="compiled_launch is not built")
+pytestmark = pytest.mark.skipif(launch.COPIES is None, reason="compiled_launch is not built")
 CUDA = torch.device("cuda", 0)
 new_stream: Any = torch.cuda.Stream
 
@@ -47,7 +47,7 @@ def test_the_driver_takes_them() -> None:
 def test_a_replay_alone_copies_nothing() -> None:
     linear = nn.Linear(64, 64).cuda()
     graph, (result,), copies, buffer = recorded(linear, torch.randn(8, 64, device="cuda"))
-    row = launching.launcher(graph.replay, (), [(0, buffer)], [], [clone(result)], copies=copies)
+    row = launch.launcher(graph.replay, (), [(0, buffer)], [], [clone(result)], copies=copies)
     x = torch.randn(8, 64, device="cuda")
     with torch.no_grad():
         (first,) = row((x,), ())
@@ -78,7 +78,7 @@ def test_a_graph_without_nodes_and_one_with_several_ends() -> None:
     constant = torch.ones_like(x)
     for run, expected in ((ends, x * 5), (lambda x: constant, constant)):
         graph, (result,), copies, buffer = recorded(run, torch.zeros_like(x))
-        row = launching.launcher(graph.replay, (), [(0, buffer)], [], [clone(result)], copies=copies)
+        row = launch.launcher(graph.replay, (), [(0, buffer)], [], [clone(result)], copies=copies)
         (found,) = row((x,), ())
         torch.testing.assert_close(found, expected)
         assert torch.equal(buffer, x)

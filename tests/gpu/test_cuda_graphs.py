@@ -12,7 +12,7 @@ import torch
 import symshape
 from symshape import Options, events
 from symshape.frontends.dynamo import symshape_backend
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 
 Function = Callable[..., torch.Tensor]
 

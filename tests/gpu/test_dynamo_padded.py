@@ -10,7 +10,7 @@ import torch
 import symshape
 from symshape import events
 from symshape.frontends import dynamo
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.pieces.runner import padded_parts
 from tests.meta_fns.padding.poison import assert_same
 from tests.symshape.frontends.test_dynamo_padded import GRAPHS, SIZES, SMALL, compiled, poisoned, runners, tensors
 

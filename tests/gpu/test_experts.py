@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same, poison
 
 EXPERTS, WIDTH = 4, 32

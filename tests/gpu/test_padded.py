@@ -13,9 +13,9 @@ from torch import nn
 
 import symshape
 from symshape import Options, events
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same, poison
-from tests.symshape.runtime.runners.test_padded import SIZES, WHOLE, Call
+from tests.symshape.runtime.runners.padded.test_runner import SIZES, WHOLE, Call
 
 DTYPES = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 

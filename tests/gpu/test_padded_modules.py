@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import symshape
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same, poison
 
 SIZES = ((6, 23), (5, 17), (3, 9), (6, 24), (5, 18), (3, 12), (5, 21), (6, 19))

@@ -11,10 +11,10 @@ from torch import nn
 
 import symshape
 from symshape.runtime.pieces import cutting
-from symshape.runtime.runners.cuda_graph import CudaGraphRunner
-from symshape.runtime.runners.piecewise import PiecewiseRunner
+from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
+from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 from tests.meta_fns.padding.poison import assert_same
-from tests.symshape.runtime.runners.test_piecewise import Keeping, check
+from tests.symshape.runtime.runners.pieces.test_runner import Keeping, check
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SIZES = ((3, 9), (5, 17), (2, 9), (3, 12), (4, 5), (5, 16), (3, 9), (5, 17))

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import symshape
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.pieces.runner import padded_parts
 
 LEARNT = ((3, 8), (2, 12), (5, 16))
 BATCHES = ((4, 16), (7, 16))

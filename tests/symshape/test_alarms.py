@@ -12,7 +12,7 @@ import torch
 
 import symshape
 from symshape.interrupts import interrupt_in
-from symshape.runtime.runners.artefacts import Artefacts
+from symshape.runtime.runners.inductor.artefacts import Artefacts
 from symshape.tracing import capture
 from symshape.tracing.intercept.python_numbers import builtins
 from symshape.tracing.surroundings import Surroundings

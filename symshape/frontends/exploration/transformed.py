@@ -15,9 +15,9 @@ from symshape.graph.steps import Assertion, Node, Step, Value, map_argument
 from symshape.graph.text import describe, describe_spec, shown_argument
 from symshape.runtime.entry import Entry
 from symshape.runtime.padding.planning import Plan, candidates, plan
-from symshape.runtime.runners.cuda_graph import CudaGraphRunner
-from symshape.runtime.runners.fusion import fuse, fuse_padded
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
+from symshape.runtime.runners.padded.fusion import fuse, fuse_padded
+from symshape.runtime.runners.pieces.runner import padded_parts
 
 __all__ = ["of_entry", "of_program"]
 

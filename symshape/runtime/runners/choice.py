@@ -19,13 +19,13 @@ from symshape.graph.program import Program
 from symshape.native.building import build_missing
 from symshape.options import Options
 from symshape.runtime.pieces.faults import Left
-from symshape.runtime.runners.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.eager import EagerRunner
+from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.runners.inductor import InductorRunner
+from symshape.runtime.runners.inductor.runner import InductorRunner
 from symshape.runtime.runners.notes import Note, silent
-from symshape.runtime.runners.padded import PaddedRunner
-from symshape.runtime.runners.piecewise import PiecewiseRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 
 RunnerName = Literal["auto", "eager", "inductor", "padded", "cudagraph"]

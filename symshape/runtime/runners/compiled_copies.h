@@ -1,4 +1,4 @@
-/* Copies of a call as nodes of its graph (symshape/runtime/runners/copies_inside.py), from this call's memory to that.
+/* Copies of a call as nodes of its graph (symshape/runtime/runners/cuda/copies_in_graph.py), from this call's memory to that.
 
    A copy of its own costs the host about 5 us and its launch; a node's addresses are set in about one, and are copied
    from when the graph is launched: whatever was launched before keeps its own.  A node that is off does nothing. */

@@ -1,4 +1,4 @@
-/* What stands between a call and the launch of its graph, in one pass (symshape/runtime/runners/launching.py).
+/* What stands between a call and the launch of its graph, in one pass (symshape/runtime/runners/cuda/launch.py).
 
    `Launch(...)(leaves, numbers)` copies the inputs of a call into the first part of a graph's buffers, writes the true
    sizes that differ from those of the call before, replays the graph and answers copies of the valid parts of what it

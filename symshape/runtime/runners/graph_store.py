@@ -17,8 +17,8 @@ import torch
 from symshape import forks
 from symshape.runtime.policy.keeping import ASKED, Credit, leaving
 from symshape.runtime.policy.promise import Promise
-from symshape.runtime.runners.borrowing import Lender
-from symshape.runtime.runners.graph_pool import GraphPool
+from symshape.runtime.runners.cuda.pool import GraphPool
+from symshape.runtime.runners.padded.lent_results import Lender
 
 _REMEMBERED = 4
 """The number of items without room whose credit is remembered, for each item that may be stored."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 import torch
 
-from symshape.runtime.runners.capture import Recording, Replay
+from symshape.runtime.runners.cuda.capture import Recording, Replay
 
 __all__ = ["Variant", "measured"]
 

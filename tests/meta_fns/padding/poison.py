@@ -24,7 +24,7 @@ from symshape.graph.program import Program
 from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.padding.planning import Plan, plan
 from symshape.runtime.padding.results import Part, amount
-from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.padded.bucket import Bucket
 
 CPU = torch.device("cpu")
 REFUSALS = (RuntimeError, IndexError, ValueError, ZeroDivisionError)

@@ -14,7 +14,7 @@ import torch
 import symshape
 from meta_fns.padding import repairs
 from symshape.runtime.padding.planning import plan
-from symshape.runtime.runners.bucket import Bucket
+from symshape.runtime.runners.padded.bucket import Bucket
 from tests.meta_fns.padding.poison import assert_same, poison
 
 aten = torch.ops.aten

@@ -13,11 +13,11 @@ from torch import nn
 import symshape
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
-from symshape.runtime.runners.padded import PaddedRunner
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.pieces.runner import padded_parts
 from tests.meta_fns.padding.poison import assert_same, poison
 from tests.models import MODELS
-from tests.symshape.runtime.runners.test_padded import Decoder, Encoder
+from tests.symshape.runtime.runners.padded.test_runner import Decoder, Encoder
 from tests.training import TRAINED, loss_of
 
 SIZES = ((6, 23), (5, 17), (3, 9), (6, 24), (5, 18), (3, 12), (5, 21), (3, 10), (6, 19), (3, 11))

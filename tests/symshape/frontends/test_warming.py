@@ -10,7 +10,7 @@ import torch
 import symshape
 from symshape import InputError, Options, Traffic, events
 from symshape.runtime import cache
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same
 
 

@@ -14,9 +14,9 @@ import torch
 
 from symshape import events
 from symshape.errors import UnsupportedError
-from symshape.runtime.runners import compile_request
-from symshape.runtime.runners.artefacts import Artefacts, Saved
-from symshape.runtime.runners.compile_process import CompileProcess
+from symshape.runtime.runners.inductor import compile_request
+from symshape.runtime.runners.inductor.artefacts import Artefacts, Saved
+from symshape.runtime.runners.inductor.compile_process import CompileProcess
 from symshape.store.artefacts import ArtefactShelf, shelf_of
 from symshape.store.disk import ARTEFACT, DiskStore
 from symshape.store.remote import SharedStore

@@ -13,7 +13,7 @@ from symshape import Options
 from symshape.graph.steps import Node
 from symshape.runtime.padding import alignment
 from symshape.runtime.padding.alignment import align, worth_aligning
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.meta_fns.padding.poison import poison
 
 aten = torch.ops.aten

@@ -17,7 +17,7 @@ from symshape.runtime.padding.blueprint import MOST, Blueprints
 from symshape.runtime.padding.padded_graph import PaddedGraph, Refusal
 from symshape.runtime.padding.planning import blueprints_of, plan
 from symshape.runtime.padding.region import Region
-from symshape.runtime.runners.weights import weight_of
+from symshape.runtime.runners.cuda.graph_bytes import weight_of
 
 SIZES = [(3, 5), (7, 9), (6, 33), (13, 6), (5, 100), (30, 20), (4, 14)]
 
@@ -73,7 +73,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> _Work:
     monkeypatch.setattr(planning, "pad", counted("walks", walk))
     monkeypatch.setattr(transform._Transform, "_made", counted("rules", rule))
     monkeypatch.setattr(blueprint, "compile_graph", counted("compiled", compile_graph))
-    monkeypatch.setattr("symshape.runtime.runners.fusion.compile_graph", counted("compiled", compile_graph))
+    monkeypatch.setattr("symshape.runtime.runners.padded.fusion.compile_graph", counted("compiled", compile_graph))
     return done
 
 

@@ -10,7 +10,7 @@ import torch
 
 import symshape
 from symshape.runtime.padding.planning import candidates
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.pieces.runner import padded_parts
 
 Program = Callable[[torch.Tensor, int], Any]
 

@@ -19,7 +19,7 @@ from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.results import aliased_storages, amount
 from symshape.runtime.padding.template import Template, generalise
 from symshape.runtime.padding.transform import PaddedGraph, device_of, pad
-from tests.symshape.runtime.runners.test_padded import WHOLE, Call
+from tests.symshape.runtime.runners.padded.test_runner import WHOLE, Call
 
 Make = Callable[..., tuple[PaddedGraph, dict[str, int]]]
 

@@ -21,7 +21,7 @@ from guards.terms.term import Term
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value
 from symshape.runtime.padding.ties import with_stable_sorts
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same, poison
 
 aten = torch.ops.aten

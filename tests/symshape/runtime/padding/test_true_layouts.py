@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import symshape
 from symshape.runtime.padding.true_layouts import TrueLayouts
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 
 T = torch.ones
 IMAGES = torch.channels_last

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.symshape.runtime.runners.test_padded import SIZES, _check, _runner
+from tests.symshape.runtime.runners.padded.test_runner import SIZES, _check, _runner
 
 Tensors = tuple[torch.Tensor, ...]
 WORDS = 64

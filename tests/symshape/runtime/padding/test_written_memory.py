@@ -10,7 +10,7 @@ import torch
 
 import symshape
 from symshape.calls.copies import copy_call
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 
 Program = Callable[..., Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from symshape.runtime.runners import launching
-from symshape.runtime.runners.capture import Inside, Recording
-from symshape.runtime.runners.copies_inside import Copied
+from symshape.runtime.runners.cuda import launch
+from symshape.runtime.runners.cuda.capture import Inside, Recording
+from symshape.runtime.runners.cuda.copies_in_graph import Copied
 
 _SET = CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(Copied), c_void_p)
 _ENABLE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_uint)
@@ -52,7 +52,7 @@ class FakeGraph:
         functions = _driver(self._set, self._on, self.told, refuses)
         addresses = [cast(each, c_void_p).value for each in functions]
         places = (*self._before, *self._after)
-        self.copies: Any = launching.COPIES(functions, *addresses, 1, 2, self._nodes, places, -1)
+        self.copies: Any = launch.COPIES(functions, *addresses, 1, 2, self._nodes, places, -1)
 
     def replay(self) -> None:
         """What one launch does."""
@@ -99,7 +99,7 @@ def captured_with_copies(refuses: Callable[[int], bool] = lambda size: False) ->
     def captured(
         run: Callable[[], Sequence[Any]], device: Any, pool: Any, *, inside: Inside | None = None, **more: bool
     ) -> Recording:
-        if inside is None or launching.COPIES is None:
+        if inside is None or launch.COPIES is None:
             return Recording(run)
         tensors = [each.clone() if isinstance(each, torch.Tensor) else each for each in run()]
         graph = FakeGraph(run, inside.buffers, inside.results(tensors), refuses, tensors)

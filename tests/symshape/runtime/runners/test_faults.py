@@ -17,10 +17,10 @@ from torch import nn
 
 import symshape
 from symshape import Options, events
-from symshape.runtime.runners import bucket as bucket_module
-from symshape.runtime.runners.bucket import Bucket
-from symshape.runtime.runners.capture import CaptureFailed, Recording
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.cuda.capture import CaptureFailed, Recording
+from symshape.runtime.runners.padded import bucket as bucket_module
+from symshape.runtime.runners.padded.bucket import Bucket
+from symshape.runtime.runners.padded.runner import PaddedRunner
 from tests.meta_fns.padding.poison import assert_same
 
 MIXED = int(os.environ.get("SYMSHAPE_FAULTS", "80"))

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import symshape
 from symshape import Options
-from symshape.runtime.runners.padded import PaddedRunner
+from symshape.runtime.runners.padded.runner import PaddedRunner
 
 
 def _padded(fn: Callable[..., Any]) -> Any:

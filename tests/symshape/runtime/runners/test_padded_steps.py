@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.runtime.runners.padded import PaddedRunner
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.pieces.runner import padded_parts
 from tests.meta_fns.padding.poison import poison
 from tests.sampling import sampled
 from tests.training import TRAINED, loss_of

@@ -13,8 +13,8 @@ from torch import nn
 import symshape
 from symshape import events
 from symshape.runtime.pieces import cutting
-from symshape.runtime.runners.padded import PaddedRunner
-from symshape.runtime.runners.piecewise import padded_parts
+from symshape.runtime.runners.padded.runner import PaddedRunner
+from symshape.runtime.runners.pieces.runner import padded_parts
 from tests.meta_fns.padding.poison import assert_same, poison
 
 Arguments = tuple[torch.Tensor, ...]

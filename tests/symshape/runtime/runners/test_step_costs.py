@@ -12,8 +12,8 @@ import torch
 import symshape
 from symshape.runtime.padding import blueprint, planning
 from symshape.runtime.pieces import piece_programs
-from symshape.runtime.runners import fusion
-from symshape.runtime.runners.piecewise import PiecewiseRunner
+from symshape.runtime.runners.padded import fusion
+from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 from symshape.tracing import capture
 
 LAYERS = 8

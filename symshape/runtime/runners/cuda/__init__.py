@@ -1,0 +1,1 @@
+"""CUDA graphs: capture, streams, memory pools, random numbers, copies inside graphs, and launch."""

@@ -1,0 +1,286 @@
+"""The capture of a function without arguments as one CUDA graph from a shared pool; no capture on other devices."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import attrs
+import torch
+
+from symshape import forks
+from symshape.runtime.runners.cuda.copies_in_graph import Added, add_copies
+from symshape.runtime.runners.cuda.generator import begin_aside
+from symshape.runtime.runners.cuda.pool import GraphPool
+from symshape.runtime.runners.cuda.stream import capture_stream, keep_workspace, warm_up_stream
+from symshape.runtime.runners.cuda.unowned_tensors import addresses, unowned
+from symshape.torch_internals import cuda
+
+T = TypeVar("T")
+Replay = Callable[[], Sequence[torch.Tensor]]
+"""Runs a program on its buffers and returns its tensors, which the next replay may overwrite."""
+
+is_capturing: Callable[[], bool] = cuda.is_capturing
+"""Returns whether the current stream is being captured.  CPU builds must not call it: it may raise there."""
+_end_allocation: Callable[[int, Any], None] = cuda.end_allocation
+"""Ends the allocator's use of a pool on a device (2.11 to 2.13; absent in CPU builds)."""
+_release: Callable[[int, Any], None] = cuda.release_pool
+"""Decreases the number of graphs that use a pool (2.11 to 2.13; absent in CPU builds)."""
+
+_INVALIDATED = 901
+"""cudaErrorStreamCaptureInvalidated: the capture was broken from outside (the program's own errors have code 900)."""
+_one_at_a_time = forks.lock(outer=-1)
+"""The lock around each capture.
+
+Programs that are replayed on one stream are captured on one stream, with one workspace.  Two programs that draw share
+a generator.  Waiting for a device breaks captures on it.
+"""
+
+
+@attrs.frozen(eq=False)
+class Recording:
+    """A program that can be replayed.
+
+    Attributes:
+        replay: runs the program and returns its tensors.
+        reserved: the bytes by which the pool grew for it; None if there is no pool.
+        launch: runs the program and returns nothing; None if only ``replay`` can run it.
+        tensors: the tensors that ``replay`` returns each time; empty if they vary.
+        copies: the copies that the graph makes itself if run by ``launch``; None for none.
+    """
+
+    replay: Replay
+    reserved: int | None = None
+    launch: Callable[[], object] | None = None
+    tensors: Sequence[torch.Tensor] = ()
+    copies: Any = None
+
+
+@attrs.frozen
+class Inside:
+    """The copies that a graph is to make itself.
+
+    Attributes:
+        buffers: the tensors that inputs are copied to.
+        results: returns the tensors to copy out, given the program's tensors.
+    """
+
+    buffers: Sequence[torch.Tensor]
+    results: Callable[[Any], Sequence[torch.Tensor]]
+
+
+class CaptureFailed(Exception):
+    """Raised for a program that cannot be captured as a CUDA graph, with the reason."""
+
+
+def captured(
+    run: Replay,
+    device: torch.device,
+    pool: GraphPool | None,
+    *,
+    draws: bool,
+    lent: bool = False,
+    inside: Inside | None = None,
+) -> Recording:
+    """Return a recording of ``run``, which reads and writes the same memory at every replay.
+
+    Args:
+        run: the program on its buffers, which hold a call's inputs already.
+        device: the device that the program computes on.
+        pool: the memory of a CUDA graph; None on other devices.
+        draws: whether the program draws random numbers.
+        lent: whether results are read after another graph of the pool has run; else graphs reuse their memory.
+        inside: the copies that the graph is to make itself; None for none.
+
+    Raises:
+        CaptureFailed: the program cannot be captured.
+        torch.OutOfMemoryError: there is not enough memory.
+    """
+    return Recording(run) if pool is None else _cuda_graph(run, device, pool, draws, lent, inside)
+
+
+def _cuda_graph(
+    run: Replay, device: torch.device, pool: GraphPool, draws: bool, lent: bool, inside: Inside | None
+) -> Recording:
+    with warmed_up_aside(device):
+        elsewhere = addresses(run())
+    before = _reserved(device)
+    tensors: Sequence[torch.Tensor]
+    try:
+        graph, tensors, copies = record(run, device, pool, inside, draws=draws)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        settle(device)
+        raise CaptureFailed(str(error)) from error
+    if not lent and torch.cuda.get_allocator_backend() == "native":  # other allocators free memory differently
+        tensors = unowned(tensors, elsewhere)
+
+    alone = replay_alone(graph, copies)
+
+    def replay() -> Sequence[torch.Tensor]:
+        alone()
+        return tensors
+
+    return Recording(replay, max(0, _reserved(device) - before), graph.replay, tensors, copies)
+
+
+def _reserved(device: torch.device) -> int:
+    """Return ``torch.cuda.memory_reserved``, without the milliseconds that it takes to format all statistics."""
+    counted = torch.cuda.memory.memory_stats_as_nested_dict(device)
+    return int(counted["reserved_bytes"]["all"]["current"]) if counted else 0
+
+
+def replay_alone(graph: torch.cuda.CUDAGraph, copies: Any) -> Callable[[], None]:
+    """Return a function that replays a graph without the copies that the graph can make itself."""
+    if copies is None:
+        return graph.replay
+
+    def replay() -> None:
+        copies.turn_off()
+        graph.replay()
+
+    return replay
+
+
+@contextmanager
+def warmed_up_aside(device: torch.device) -> Iterator[None]:
+    """Run the context's kernels on a side stream, in order with the current one, to initialise libraries."""
+    current, side = torch.cuda.current_stream(device), warm_up_stream(device)
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        yield
+    current.wait_stream(side)
+
+
+def record(
+    run: Callable[[], T], device: torch.device, pool: GraphPool, inside: Inside | None = None, *, draws: bool
+) -> tuple[torch.cuda.CUDAGraph, T, Any]:
+    """Return a CUDA graph of ``run``, its result (tensors in the graph's memory), and the graph's own copies.
+
+    The copies are None if none are wanted or possible.  A capture is repeated once: if memory is short, after unused
+    memory was returned to the device; or if another thread broke the capture by waiting for the device.
+
+    Args:
+        run: the function to capture.
+        device: the device that it computes on.
+        pool: the memory of the graph.
+        inside: the copies that the graph is to make itself; None for none.
+        draws: whether ``run`` draws random numbers.
+
+    Raises:
+        torch.OutOfMemoryError: there is not enough memory.
+        RuntimeError: ``run`` cannot be captured.
+    """
+    with _one_at_a_time:
+        try:
+            return _record(run, device, pool, inside, draws)
+        except torch.OutOfMemoryError:
+            torch.cuda.synchronize(device)
+            gc.collect()
+            torch.cuda.empty_cache()
+        except RuntimeError as error:
+            if getattr(error, "error_code", None) != _INVALIDATED:
+                raise
+            torch.cuda.synchronize(device)
+        return _record(run, device, pool, inside, draws)
+
+
+def settle(device: torch.device) -> None:
+    """Wait for a device on which a capture failed, at a time when no other capture is in progress."""
+    with _one_at_a_time:
+        torch.cuda.synchronize(device)
+
+
+def _record(
+    run: Callable[[], T], device: torch.device, pool: GraphPool, inside: Inside | None, draws: bool
+) -> tuple[torch.cuda.CUDAGraph, T, Any]:
+    """Capture once, without the garbage collection with which ``torch.cuda.graph`` begins (most of a capture's time).
+
+    Garbage collection is also off during the capture: a graph or an event that died then would break it.
+    """
+    capture = _Capture(torch.cuda.CUDAGraph(keep_graph=inside is not None), pool.handle(), draws)
+    stream = capture_stream(device, torch.cuda.current_stream(device).cuda_stream)
+    keep_workspace(device, stream)
+    torch.cuda.synchronize(device)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings(), torch.cuda.stream(stream):
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # sizes of 0 leave nothing to launch
+            capture.begin(device)
+            try:
+                results = run()
+            except BaseException:
+                with suppress(RuntimeError):  # the broken capture raises again here
+                    capture.end()
+                raise
+            capture.end()
+            pool.keep(capture.graph)
+            copies = None if inside is None else _copies(capture.graph, inside, results, device, draws)
+    finally:
+        if collects:
+            gc.enable()
+    return capture.graph, results, copies
+
+
+def _copies(graph: torch.cuda.CUDAGraph, inside: Inside, results: Any, device: torch.device, draws: bool) -> Any:
+    """Instantiate a graph, with nodes for its copies if possible; return the copies or None."""
+    added: Added | None = add_copies(graph, inside.buffers, inside.results(results))
+    graph.instantiate()
+    if added is None:
+        return None
+    try:
+        return added.bind(-1 if draws else device.index or 0)
+    except RuntimeError:
+        added.remove()
+        graph.instantiate()
+        return None
+
+
+@attrs.frozen
+class _Capture:
+    """The beginning and the end of a capture.
+
+    If either fails, torch leaves its allocator in the state of a capture in progress, and its random generator too if
+    the capture uses it.  Freed memory would then wait for the capture's end, memory of the pool for ever, and the next
+    ``torch.rand`` on the device would raise.  Both states are repaired.
+    """
+
+    graph: torch.cuda.CUDAGraph
+    pool: Any
+    draws: bool
+
+    def begin(self, device: torch.device) -> None:
+        begin = partial(self.graph.capture_begin, pool=self.pool, capture_error_mode="thread_local")
+        try:
+            if self.draws:
+                begin()
+            else:
+                begin_aside(begin, device)
+        except RuntimeError:
+            self._set_right()
+            raise
+
+    def end(self) -> None:
+        try:
+            self.graph.capture_end()
+        except RuntimeError:
+            self._set_right()
+            raise
+
+    def _set_right(self) -> None:
+        device = torch.cuda.current_device()
+        with suppress(RuntimeError):
+            _end_allocation(device, self.pool)  # raises if the allocation has not begun or has ended
+            _release(device, self.pool)
+        if not self.draws:
+            return
+        nothing = torch.cuda.CUDAGraph()  # the end of its capture also ends the generator's
+        with suppress(RuntimeError):
+            nothing.capture_begin(capture_error_mode="thread_local")
+            nothing.capture_end()

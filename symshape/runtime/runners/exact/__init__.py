@@ -1,0 +1,1 @@
+"""The runner of CUDA graphs at exact sizes."""
