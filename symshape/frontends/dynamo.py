@@ -1,9 +1,9 @@
 """The backend of ``torch.compile(model, backend="symshape")``: programs of the graphs that Dynamo finds.
 
-A graph that needs no gradients is traced directly (:mod:`symshape.tracing.from_graph.dynamo`), without AOTAutograd, which
-takes most of the time of a first call. On the CPU a graph runs as Dynamo made it where no such program can be made and
-nothing would be recorded. Elsewhere AOTAutograd serves, for the graphs and calls about which it is known to be right
-(:mod:`symshape.frontends.dynamo_aot`), and for gradients while that is not slower
+A graph that needs no gradients is traced directly (:mod:`symshape.tracing.from_graph.dynamo`), without AOTAutograd,
+which takes most of the time of a first call. On the CPU a graph runs as Dynamo made it where no such program can be
+made and nothing would be recorded. Elsewhere AOTAutograd serves, for the graphs and calls about which it is known to be
+right (:mod:`symshape.frontends.dynamo_aot`), and for gradients while that is not slower
 (:mod:`symshape.frontends.dynamo_training`).
 
 Dynamo keeps one entry with symbolic sizes where sizes change. Each of its graphs becomes one program of ours, for all

@@ -1,9 +1,9 @@
 """Programs whose parameters were replaced by similar objects: the same program on the new objects, without a trace.
 
 Where a program exists for a call's sizes but not for the present state, the differences of the state are examined.  If
-only objects were replaced by objects (``tracing/state/compare/replaced_objects.py``), all programs of that state move to the new
-objects, and the old objects are released.  Objects that return (averaged weights, alternating adapters) get entries of
-their own, so that each later switch is a hit.
+only objects were replaced by objects (``tracing/state/compare/replaced_objects.py``), all programs of that state move
+to the new objects, and the old objects are released.  Objects that return (averaged weights, alternating adapters) get
+entries of their own, so that each later switch is a hit.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ using symshape::Copies;
 constexpr size_t WIDE = sizeof(int64_t);
 constexpr size_t FEW = 3;  // sizes that are filled in one by one, as in true_sizes.py
 
-/* What becomes of one result; the numbers are those of launching.py. */
+/* What becomes of one result; the numbers are those of cuda/launch.py. */
 enum class Kind : long { KNOWN = 0, LEAF = 1, CLONE = 2, PART = 3, AGAIN = 4, VIEW = 5, NUMBER = 6 };
 
 /* Dimensions that are made of several sizes: the valid part of memory is no first part of them. */

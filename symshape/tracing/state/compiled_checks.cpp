@@ -25,7 +25,7 @@ namespace {
 
 struct Noted {
     PyObject *object;  // kept alive by the tuple
-    PyTypeObject *kind;  // kept alive by Python's note of it (metadata.py)
+    PyTypeObject *kind;  // kept alive by Python's note of it (compare/tensor_metadata.py)
     c10::DispatchKeySet keys;
     c10::ScalarType dtype;
     c10::Device device;

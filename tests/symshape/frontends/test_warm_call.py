@@ -140,7 +140,7 @@ def test_the_state_of_a_watched_module_is_asked_for_in_one_pass() -> None:
         counted = _counted(lambda: module(torch.ones(3, 4)))
     apart = compiled.METADATA is None  # tensors then have a pass of their own
     assert counted["C: check"] + counted["C: unchanged"] == 1 + apart  # torch's or ours
-    assert counted["holds in comparison.py"] == 0
+    assert counted["holds in generated_check.py"] == 0
 
 
 def test_it_is_still_right() -> None:

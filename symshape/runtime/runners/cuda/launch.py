@@ -52,7 +52,7 @@ def launcher(
         true_sizes: the true sizes that the graph reads; None if it reads none.
         worth: after so many successive calls at the same addresses one call is left to Python; 0 for never.
         device: the device whose copies may be faster with wider elements; None to copy without widening.
-        copies: the copies that the graph can make itself (``copies_inside.py``); ``replay`` does not make them.
+        copies: the copies that the graph can make itself (``copies_in_graph.py``); ``replay`` does not make them.
         stays: positions among the leaves, each with the only address at which the graph reads that leaf.
         splits: for each input, how its dimensions are products of several sizes; None if none is.
     """

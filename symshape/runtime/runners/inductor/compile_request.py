@@ -1,7 +1,7 @@
 """A request for one compilation by Inductor: the graph, its arguments, and the sizes that may vary; also as bytes.
 
-Bytes are for the compiling process (:mod:`symshape.runtime.runners.inductor.compile_process`), where fake tensors replace the
-arguments.  (Private names of torch used here were read on 2.11 and 2.13.)
+Bytes are for the compiling process (:mod:`symshape.runtime.runners.inductor.compile_process`), where fake tensors
+replace the arguments.  (Private names of torch used here were read on 2.11 and 2.13.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The compiling process: requests come on its standard input, answers go to its standard output.
 
-:mod:`symshape.runtime.runners.inductor.compile_process` starts it.  It ends when its input ends, that is at the latest with the
-process that started it, also in the middle of a compilation.
+:mod:`symshape.runtime.runners.inductor.compile_process` starts it.  It ends when its input ends, that is at the latest
+with the process that started it, also in the middle of a compilation.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class Compiled:
 class Kernels:
     """Inductor's compilations of the padded programs of one traced program.
 
-    Nothing is compiled in a thread (:mod:`symshape.runtime.runners.inductor.compile_process` says why).  Either the caller
-    waits, or another process compiles one program after the other, and the next call loads its code.
+    Nothing is compiled in a thread (``compile_process`` says why).  Either the caller waits, or another process
+    compiles one program after the other, and the next call loads its code.
 
     Args:
         pad: makes the padded program of a region, without sharing equal parts.

@@ -34,7 +34,7 @@ class Nodes(Protocol):
 
 
 class Data(Protocol):
-    """The knowledge about numbers that come from data while a function is traced: see ``tracing/data/scalar_reads.py``."""
+    """The knowledge about numbers that come from data while a function is traced (``tracing/data/scalar_reads.py``)."""
 
     def decide(self, relation: str, left: FloatTerm | float, right: FloatTerm | float) -> bool | None:
         """Return the answer to a comparison of data in the example call; None if only a run can answer."""
