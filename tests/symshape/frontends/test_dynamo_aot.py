@@ -20,6 +20,7 @@ from symshape.errors import FallbackWarning, UnsupportedError
 from symshape.frontends import dynamo
 from symshape.frontends.dynamo import symshape_backend
 from symshape.frontends.dynamo_aot import doubt, kernels_of_torch
+from tests.sampling import sampled
 
 Tensor = torch.Tensor
 Key = torch._C.DispatchKey
@@ -124,8 +125,10 @@ def test_the_report_counts_calls_whose_arguments_overlap() -> None:
 
 
 # -- decompositions in Python
-@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
-@pytest.mark.parametrize("scale", [1.3, (1.3, 1.5), (0.7, 2.0)])
+@pytest.mark.parametrize(
+    ("mode", "scale"),
+    sampled(["nearest", "nearest-exact", "bilinear", "bicubic", "area"], [1.3, (1.3, 1.5), (0.7, 2.0)], every=2),
+)
 def test_interpolation_under_gradients(mode: str, scale: Any, way: dict[str, Any]) -> None:
     def fn(x: Tensor) -> Tensor:
         return F.interpolate(x, scale_factor=scale, mode=mode)
