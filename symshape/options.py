@@ -56,9 +56,9 @@ class Options:
         free_traces: the number of traces for one structure of arguments (and eight times as many in all) that need not
             pay.  After that, calls with sizes that no program serves run the function eagerly, with one warning.
             They are traced once such calls have taken as long as a trace, with these sizes or with any; after each
-            trace that serves no other call, four times as long.  Beyond the first two, each trace also waits until the
-            time so far is within the promise with it: at most 1.25 times eager's, and a second.  On a CUDA device the
-            first calls run eagerly, and a call in which a size that changes is 0 or 1 waits until such calls pay for a
+            trace that serves no other call, four times as long.  From the third trace on, a call is traced only if the
+            total time with the trace stays below 1.25 times eager's, plus 1 s.  On a CUDA device the first calls run
+            eagerly, and a call in which a size that changes is 0 or 1 waits until such calls pay for a
             trace.  Sizes that were declared constant (``dynamic=False``, a description, ``mark_static``) do not count,
             nor do traces with ``fullgraph=True``.  None: every call that no program serves is traced.
         memo_size: the number of exact argument tuples that are remembered for the quickest look-up.

@@ -12,6 +12,7 @@ from tests.bench.report import RESULTS, Goal, Table
 from tests.discovery import REPOSITORY
 from tests.pages import streams
 
+_FOLDER = "../tests/bench/results"  # from the page
 _ROWS = 14  # of a table; a longer one is cut, its file has all
 
 
@@ -27,7 +28,11 @@ def page() -> str:
         "",
         "## From the first call on, sizes never repeating",
         "",
-        streams.table("../tests/bench/results"),
+        "Totals over all calls. *Most behind eager*: the most seconds by which symshape's total so far was above "
+        "eager's, after any call. *Ahead from call*: the call from which its total stays below eager's; – if it does "
+        "not within these calls.",
+        "",
+        streams.table(_FOLDER),
     ]
     for stream in streams.recorded():
         name = streams.NAMES.get(stream.name, stream.name)
@@ -50,29 +55,53 @@ def _missed(runs: list[tuple[Path, dict[str, Any]]]) -> list[str]:
 
 
 def _run(path: Path, run: dict[str, Any]) -> list[str]:
-    arguments = " ".join(run["arguments"])
-    command = f"make bench NAME={run['bench']}" + (f' ARGS="{arguments}"' if arguments else "")
-    lines = [f"### {path.stem}", "", _purpose(run["bench"]), ""]
-    lines += [f"`{command}`", ""]
+    lines = [f"### {path.stem}", "", _purpose(run), ""]
+    lines += [_command(run), ""]
     lines += [
         f"{run['device']}, {run['machine']}; torch {run['torch']}, Python {run['python']}; {run['date'][:10]}.",
         "",
     ]
     for each in run["tables"]:
-        table = Table(each["title"], tuple(each["columns"]), [tuple(row) for row in each["rows"][:_ROWS]])
+        rows = [tuple(map(_one_line, row)) for row in each["rows"][:_ROWS]]
+        table = Table(each["title"], tuple(each["columns"]), rows)
         title, _, body = table.text().partition("\n\n")
         cut = len(each["rows"]) - _ROWS
-        lines += [f"**{title}**", "", body, "", *([f"… and {cut} rows more.", ""] if cut > 0 else [])]
+        lines += [f"**{title}**", "", body, ""]
+        if cut > 0:
+            lines += [f"… and {cut} rows more in [the file]({_FOLDER}/{path.name}).", ""]
     return lines
 
 
-def _purpose(bench: str) -> str:
-    """Return the first sentence of a benchmark's docstring."""
-    path = REPOSITORY / "tests" / "bench" / f"bench_{bench}.py"
-    if not path.exists():
-        return ""
-    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return re.sub(r"\s+", " ", doc.partition("\n\n")[0])
+def _purpose(run: dict[str, Any]) -> str:
+    """Return the first paragraph of the docstring of the module that made a run; without one, the run's first note."""
+    path = _module(run)
+    text = run["notes"][0] if path is None else ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    return re.sub(r"\s+", " ", (text or "").partition("\n\n")[0])
+
+
+def _command(run: dict[str, Any]) -> str:
+    """Return the command that repeats a run, as Markdown."""
+    arguments = " ".join(run["arguments"])
+    if _module(run) is None:
+        return "Measured once; the script is not in this checkout."
+    if arguments.startswith("python -m"):
+        return f"`{arguments}`"
+    return f"`make bench NAME={run['bench']}" + (f' ARGS="{arguments}"' if arguments else "") + "`"
+
+
+def _module(run: dict[str, Any]) -> Path | None:
+    """Return the file of the module that made a run: a benchmark, or the module or package of its command."""
+    paths = [REPOSITORY / "tests" / "bench" / f"bench_{run['bench']}.py"]
+    named = re.match(r"python -m ([\w.]+)", " ".join(run["arguments"]))
+    if named:
+        base = REPOSITORY.joinpath(*named[1].split("."))
+        paths += [base.with_suffix(".py"), base / "__init__.py"]
+    return next((path for path in paths if path.exists()), None)
+
+
+def _one_line(cell: Any) -> Any:
+    """Return a cell without line breaks, which would end a row of a Markdown table."""
+    return " ".join(cell.split()) if isinstance(cell, str) else cell
 
 
 def _cell(text: str) -> str:

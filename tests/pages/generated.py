@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.discovery import REPOSITORY
-from tests.pages import benchmarks, layers, reference, streams
+from tests.pages import benchmarks, layers, public_names, reference, streams
 from tests.pages.markdown import DOCS, README, listed_pages
 
 _PART = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -58,6 +58,15 @@ def _llms(fresh: Mapping[Path, str]) -> str:
 
 _PAGES: dict[str, Callable[[], str]] = {
     "benchmarks.md": benchmarks.page,
+    "reference/symshape.md": lambda: public_names.page(
+        "symshape", "The public names of the package `symshape`, with the first sentence of each."
+    ),
+    "reference/guards.md": lambda: public_names.page(
+        "guards", "The public names of the package `guards`: integers and conditions, without torch."
+    ),
+    "reference/meta_fns.md": lambda: public_names.page(
+        "meta_fns", "The public names of the package `meta_fns`: shape, cost and padding rules of operators."
+    ),
     "reference/options.md": reference.options,
     "reference/events.md": reference.events,
     "reference/metrics.md": reference.metrics,

@@ -38,7 +38,9 @@ def events() -> str:
         "# Events",
         _NOTE,
         "`symshape.events.subscribe(function)` calls the function with each event; the answer, called, ends that. "
-        "`symshape.set_logs(...)` and `SYMSHAPE_LOGS` send events to Python's `logging` instead.",
+        "`symshape.set_logs(...)` and `SYMSHAPE_LOGS` send events to Python's `logging` instead. "
+        "*Ledger*, *offer* and *purchase* are explained under "
+        "[What is made when](../how-it-works.md#what-is-made-when).",
         "",
         "| event | when | fields |",
         "|---|---|---|",
@@ -61,7 +63,9 @@ def metrics() -> str:
         "# Metrics",
         _NOTE,
         "`compiled.metrics()` is text in Prometheus' format, for whatever serves it. "
-        "Each sample has the label `function`; `symshape_entry_calls` has the label `entry` too.",
+        "Each sample has the label `function`; `symshape_entry_calls` has the label `entry` too. "
+        "`symshape_graph_bytes` is the memory of CUDA graphs and buckets together, shared memory counted once: see "
+        "[How many MB do 32 graphs take?](../guides/plan.md#how-many-mb-do-32-graphs-take).",
         "",
         "| metric | kind | what it counts |",
         "|---|---|---|",
@@ -83,7 +87,7 @@ def command_line() -> str:
     lines = [
         "# Command line",
         _NOTE,
-        "The command `symshape` comes with the extra `cli`: `pip install 'symshape[cli]'`. "
+        "The command `symshape` comes with the extra `cli`: `pip install '.[cli]'` in a checkout of the source. "
         "PROGRAM is `gpt2` or `llama` (the demo's models), or `MODULE:FACTORY`, which answers `(fn, args)`.",
         "",
     ]

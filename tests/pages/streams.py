@@ -35,6 +35,7 @@ NAMES = {
 }
 SHORT = ("llama", "bert", "t5", "unet", "decode", "gpt2_step", "gpt2_step_dropout", "graphs")
 """The streams of README; the page of benchmarks has all."""
+LAST = 100  # calls, of the column that shows whether a stream still catches up
 PEERS = {"eager": "eager", "buckets": "hand-made buckets", "ours": "symshape"}
 _COLOURS = {"eager": "eager", "buckets": "buckets", "ours": "ours"}
 
@@ -69,6 +70,19 @@ class Stream:
         ours, eager = (list(accumulate(self.seconds[peer][: self.calls])) for peer in ("ours", "eager"))
         return max(0.0, *(a - b for a, b in zip(ours, eager, strict=True)))
 
+    @property
+    def ahead_from(self) -> int | None:
+        """The first call from which our time so far stays below eager's; None if it is above at the last call."""
+        ours, eager = (list(accumulate(self.seconds[peer][: self.calls])) for peer in ("ours", "eager"))
+        behind = max((call for call, (a, b) in enumerate(zip(ours, eager, strict=True), 1) if a > b), default=0)
+        return None if behind == self.calls else behind + 1
+
+    @property
+    def last_ratio(self) -> float:
+        """Our time over eager's for the last :data:`LAST` calls."""
+        ours, eager = (sum(self.seconds[peer][: self.calls][-LAST:]) for peer in ("ours", "eager"))
+        return ours / eager
+
 
 def recorded() -> list[Stream]:
     """Return the last recorded run of each stream, in the order of :data:`NAMES`."""
@@ -87,16 +101,18 @@ def recorded() -> list[Stream]:
 
 def table(folder: str, *, short: bool = False) -> str:
     """Return the table of totals as Markdown; links lead to the results in ``folder``; ``short``: README's streams."""
+    more = "" if short else f" last {LAST} calls, symshape / eager | ahead from call |"
     lines = [
-        "| stream, sizes never repeat | calls | eager s | symshape s | symshape / eager | most behind eager s |",
-        "|---|--:|--:|--:|--:|--:|",
+        f"| stream, sizes never repeat | calls | eager s | symshape s | symshape / eager | most behind eager s |{more}",
+        "|---|--:|--:|--:|--:|--:|" + ("" if short else "--:|--:|"),
     ]
     for each in recorded():
         if short and each.name not in SHORT:
             continue
         name = f"[{NAMES.get(each.name, each.name)}]({folder}/{each.file})"
         figures = f"{each.total('eager'):.2f} | {each.total('ours'):.2f} | {each.ratio:.2f} | {each.behind:.2f}"
-        lines.append(f"| {name} | {each.calls} | {figures} |")
+        last = "" if short else f" {each.last_ratio:.2f} | {each.ahead_from or '–'} |"
+        lines.append(f"| {name} | {each.calls} | {figures} |{last}")
     return "\n".join(lines) + "\n"
 
 
