@@ -33,9 +33,12 @@ class WarmUp:
 
     Attributes:
         made: the number of an entry and the outcome for one tuple of sizes, in the order in which they were tried.
+        bytes: memory that all buckets of the function hold afterwards.  Buckets share memory: this is less than the sum
+            of what each uses.
     """
 
     made: tuple[tuple[int, Warmed], ...]
+    bytes: int
 
     @property
     def graphs(self) -> int:
@@ -46,11 +49,6 @@ class WarmUp:
     def milliseconds(self) -> float:
         """Return the time that the warm-up took, in ms."""
         return sum(each.milliseconds for _, each in self.made)
-
-    @property
-    def bytes(self) -> int:
-        """Return the bytes that the buckets take."""
-        return sum(each.bytes for _, each in self.made)
 
     @property
     def failures(self) -> tuple[Warmed, ...]:
@@ -64,7 +62,8 @@ class WarmUp:
             caps = ", ".join(f"{name}={size}" for name, size in each.sizes.items())
             figures = (f"{each.milliseconds:.1f}", f"{each.bytes / 2**20:.2f}") if each.ready else ("", "")
             rows.append((str(number), caps, *figures, each.reason))
-        title = f"{self.graphs} of {len(rows)} buckets in {self.milliseconds:.0f} ms, {shown(self.bytes, 'B')}"
+        time = f"{self.milliseconds:.0f} ms"
+        title = f"{self.graphs} of {len(rows)} buckets in {time}; all buckets hold {shown(self.bytes, 'B')}"
         numbers = frozenset({"entry", "ms", "MiB"})
         return Table(title, ("entry", "up to", "ms", "MiB", "why not"), tuple(rows), numbers=numbers)
 
@@ -155,7 +154,10 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
             step(", ".join(f"{name}={size}" for name, size in caps.items()))
     number = most_general(warmable).number
     made += [(number, Warmed(caps, reason="outside of the guards")) for caps in wanted if caps not in served]
-    return WarmUp(tuple(made))
+    stores = {
+        id(runner.store): runner.store for each in warmable for _, runner in padded_parts(each.runner, each.program)
+    }
+    return WarmUp(tuple(made), sum(each.bytes() for each in stores.values()))
 
 
 def _known_parts(entry: Entry, caps: Mapping[str, int]) -> list[tuple[Program, PaddedRunner]]:

@@ -81,6 +81,9 @@ class PaddedRunner:
         cut: splits the program into pieces around an op that cannot be captured; None for a program that is never
             split.
 
+    Attributes:
+        store: stores the buckets of the compiled function.
+
     Raises:
         Unfit: the program cannot be replayed on buffers, or has no size that can be padded.
     """
@@ -101,7 +104,7 @@ class PaddedRunner:
         self._eager = eager.run
         self._otherwise = otherwise or eager
         self._note = note
-        self._store = store
+        self.store = store
         self._positions = [each.position for each in program.graph.inputs]
         self._draws = options.randomness == "any"
         self._device = _check_fit(program, draws=self._draws)
@@ -146,7 +149,7 @@ class PaddedRunner:
             with self._lock:
                 if self._lender is not None:
                     self._lender.spoil()
-                self._store.clock = now = self._store.clock + 1
+                self.store.clock = now = self.store.clock + 1
                 chosen = self._chosen
                 found = None if self._released else (chosen or self._finder).find(tuple(values))
                 if not apart.whole and (found is None or self._finder.new is not None or (chosen and chosen.changed)):
@@ -289,8 +292,8 @@ class PaddedRunner:
         refused = [f"{name}: {refusal}" for name, refusal in self.refusals.items()]
         if refused and not self._finder.pads():
             return "; ".join(refused)
-        memory = "" if self._store.memory is None else f" and {self._store.memory} bytes"
-        return f"no room in the budget of {self._store.limit} graphs{memory}, or no memory"
+        memory = "" if self.store.memory is None else f" and {self.store.memory} bytes"
+        return f"no room in the budget of {self.store.limit} graphs{memory}, or no memory"
 
     def release(self) -> None:
         """Drop the buckets and make no more."""
