@@ -37,7 +37,8 @@ def _folder(module: ModuleType) -> str:
     return f"{Path(_file(module)).parent}/"
 
 
-_OURS = (f"{Path(__file__).parent}/", _folder(guards), _folder(meta_fns))
+OURS = (f"{Path(__file__).parent}/", _folder(guards), _folder(meta_fns))
+"""The folders of symshape's own code."""
 _TORCH = (_folder(torch),)
 _INSTALLED = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LAYERS = f"{Path(_file(torch.nn)).parent}/modules/"
@@ -52,9 +53,9 @@ _BETWEEN = ("<string>", _DEPRECATED, *map(_file, (contextlib, functools, warning
 _DESCRIBING = (_folder(logging), *map(_file, (warnings, traceback, pdb, bdb)))
 
 # How the names of files begin, for each question below.
-_PASSED_OVER = (*_OURS, *_TORCH, *_FROZEN, *_GENERATED, *_BETWEEN)
-_LIBRARIES = (*_OURS, *_TORCH, *_FROZEN, *_INSTALLED)
-_DESCRIBERS = (*_OURS, *_TORCH, *_DESCRIBING)
+_PASSED_OVER = (*OURS, *_TORCH, *_FROZEN, *_GENERATED, *_BETWEEN)
+_LIBRARIES = (*OURS, *_TORCH, *_FROZEN, *_INSTALLED)
+_DESCRIBERS = (*OURS, *_TORCH, *_DESCRIBING)
 
 
 @lru_cache(maxsize=4096)
@@ -66,7 +67,7 @@ def is_users(filename: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_ours(filename: str) -> bool:
     """Return whether a file belongs to symshape, or to the packages below it."""
-    return filename.startswith(_OURS)
+    return filename.startswith(OURS)
 
 
 @lru_cache(maxsize=4096)

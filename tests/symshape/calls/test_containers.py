@@ -36,7 +36,7 @@ def test_the_class_of_an_argument_may_be_exchanged() -> None:
 
     compiled = symshape.compile(f)
     holder = Holder.of(3, 0)
-    with pytest.warns(symshape.FallbackWarning, match="changes the class of holder"):
+    with pytest.warns(symshape.FallbackWarning, match="changes the class of the argument holder"):
         compiled(holder)
     for n in (3, 4, 5, 5):
         assert type(holder) is Other

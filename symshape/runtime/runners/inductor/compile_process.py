@@ -39,9 +39,7 @@ class CompileProcess:
         command: the Python code that the process runs; for tests.
     """
 
-    def __init__(
-        self, command: str = "from symshape.runtime.runners import compile_worker; compile_worker.main()"
-    ) -> None:
+    def __init__(self, command: str = f"from {read.__module__} import main; main()") -> None:
         self._command = command
         self._lock = forks.lock()
         self._running: _Running | None = None

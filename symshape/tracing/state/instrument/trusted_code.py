@@ -16,14 +16,9 @@ from typing import Any
 
 import torch
 
-import guards
-import meta_fns
+from symshape.user_code import OURS
 
 _TORCH = f"{Path(str(torch.__file__)).parent}/"
-_OURS = (
-    *(f"{Path(str(each)).parent}/" for each in (guards.__file__, meta_fns.__file__)),
-    f"{Path(__file__).parents[2]}/",
-)
 _STANDARD = tuple({f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib")})
 _MODULES = f"{_TORCH}nn/modules/"
 _FLOWS = tuple(  # they call functions that a trace makes nodes of
@@ -48,7 +43,7 @@ def is_trusted(filename: str) -> bool:
     """
     if filename.startswith(_TORCH):
         return not filename.startswith(_OF_TORCH_BUT_READ) or filename.startswith(_MACHINERY)
-    if filename.startswith((*_OURS, "<frozen", "<attrs generated")):
+    if filename.startswith((*OURS, "<frozen", "<attrs generated")):
         return True
     if "/site-packages/" in filename or "/dist-packages/" in filename:
         return bool(_ARRAYS.search(filename))

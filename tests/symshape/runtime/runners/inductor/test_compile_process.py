@@ -20,7 +20,7 @@ from symshape.runtime.runners.inductor.compile_process import CompileProcess
 from symshape.runtime.runners.inductor.compile_request import Given, Request
 from symshape.runtime.runners.inductor.compile_worker import Answer, Conditions
 
-WORKER = "from symshape.runtime.runners import compile_worker\n"
+WORKER = "from symshape.runtime.runners.inductor import compile_worker\n"
 
 
 @pytest.fixture

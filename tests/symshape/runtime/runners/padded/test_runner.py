@@ -320,7 +320,7 @@ def test_a_refusal_names_op_line_and_reason() -> None:
         unsubscribe()
     assert {each.symbol for each in seen} == {"s0", "s1"}
     assert "aten.renorm.default" in compiled.report()
-    assert "test_padded.py" in compiled.report()
+    assert "test_runner.py" in compiled.report()
     assert "padding rule" in compiled.report()
 
 
@@ -536,7 +536,7 @@ def test_positions_of_equals_are_eagers(fn: Callable[..., Any], reason: str) -> 
     report = compiled.report()
     assert "s0: padded to" in report, "only the dimension that is put in order keeps its exact size"
     assert f"s1: refused by aten.{reason.split()[-1]}" in report or reason in report
-    assert "test_padded.py" in report
+    assert "test_runner.py" in report
 
 
 def test_values_in_order_are_padded() -> None:

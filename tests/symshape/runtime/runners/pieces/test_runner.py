@@ -197,7 +197,7 @@ def test_what_is_told() -> None:
     assert "u0: padded to" in told
     piece = told.partition("  piece 2 runs eagerly:\n    aten.nonzero.default: it reads data on the host")[2]
     line = piece.splitlines()[0]
-    assert "test_piecewise.py:47 in Keeping.forward" in line
+    assert "test_runner.py:49 in Keeping.forward" in line
     assert "; a mask in place of what is selected (torch.where)" in line
     traced = symshape.trace(Keeping().eval(), torch.randn(2, 9, 16), dynamic=True).padding()
     assert list(traced.pieces) == ["piece 1 of 3", "piece 3 of 3"]

@@ -22,7 +22,7 @@ from symshape.tracing.state.record.places import MISSING
 from symshape.tracing.state.record.recorder import Recorder
 from tests.symshape.tracing.state import noting
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 needs_compiled = pytest.mark.skipif(compiled.READS is None, reason="compiled_reads is not built")
 
 
