@@ -261,7 +261,7 @@ def test_subclasses_are_not_told_and_modules_die() -> None:
     assert gone() is None
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:.*torch.jit:FutureWarning")
 def test_script_modules_are_compiled_functions() -> None:
     scripted = symshape.compile(torch.jit.trace(nn.Linear(3, 3), X))  # type: ignore[no-untyped-call]
     assert isinstance(scripted, symshape.Compiled)

@@ -376,7 +376,11 @@ def test_with_fullgraph_what_is_new_is_tried_at_once() -> None:
     assert torch.equal(weight["now"], torch.full((3,), 2.0))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.trace:DeprecationWarning",
+    "ignore:.*torch.jit.trace:FutureWarning",
+    "ignore::torch.jit.TracerWarning",
+)
 def test_under_jit_trace_the_function_runs_as_it_is() -> None:
     """Sizes are tensors there: a graph would run with the numbers of the call, in the module that is traced."""
 
