@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from torch import nn
 
@@ -46,9 +49,10 @@ class Grows(nn.Module):
         return self.rows.sum(0)
 
 
-def test_what_has_a_parameters_shape_and_grows_is_dynamic_from_its_next_trace_on() -> None:
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "rows"}}, True])
+def test_what_has_a_parameters_shape_and_grows_is_dynamic_from_its_next_trace_on(dynamic: Any) -> None:
     module, twin = Grows(), Grows()
-    compiled = symshape.compile(module)
+    compiled = symshape.compile(module, dynamic=dynamic)
     x = torch.randn(2, 3)
     with torch.no_grad():
         for _ in range(7):
