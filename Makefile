@@ -120,7 +120,7 @@ demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minut
 test: $(STAMP)  ## tests, doctests, notebooks, smoke runs (ARGS="-k name" for some of them)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-all: $(STAMP)  ## the tests that make test leaves out for their time as well (hours)
+test-all: $(STAMP)  ## all tests, with those that make test leaves out for their time
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "slow or not slow" $(ARGS)
 
 lint: $(INSTALLED)  ## format check, lint, types

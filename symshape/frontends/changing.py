@@ -71,7 +71,7 @@ class Changing:
         places = (leaf.position for each in program.writes for leaf in each.leaves if type(leaf) is OutputReference)
         for spec in (getattr(program.graph.outputs[place], "spec", None) for place in places):
             pattern = tuple(each if isinstance(each, int) else None for each in getattr(spec, "sizes", ()))
-            if None in pattern:
+            if None in pattern and set(pattern) != {None}:  # one that fixes no size would fit each parameter
                 self._written.add(pattern)
 
     def stay(self, gradients: Iterable[Gradient]) -> None:

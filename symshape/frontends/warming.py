@@ -62,8 +62,8 @@ class WarmUp:
             caps = ", ".join(f"{name}={size}" for name, size in each.sizes.items())
             figures = (f"{each.milliseconds:.1f}", f"{each.bytes / 2**20:.2f}") if each.ready else ("", "")
             rows.append((str(number), caps, *figures, each.reason))
-        time = f"{self.milliseconds:.0f} ms"
-        title = f"{self.graphs} of {len(rows)} buckets in {time}; all buckets hold {shown(self.bytes, 'B')}"
+        ready = f"{self.graphs} of {len(rows)} buckets in {self.milliseconds:.0f} ms"
+        title = f"{ready}; all buckets hold {shown(self.bytes, 'B')}"
         numbers = frozenset({"entry", "ms", "MiB"})
         return Table(title, ("entry", "up to", "ms", "MiB", "why not"), tuple(rows), numbers=numbers)
 

@@ -10,7 +10,7 @@ import torch
 from symshape.graph.steps import BATCH_NORM, Node, Step, Value, values_in
 
 _OPS = """
-_to_copy clone contiguous copy lift lift_fresh lift_fresh_copy to zero fill masked_fill cat stack chunk_cat block_diag
+_to_copy clone contiguous copy lift lift_fresh lift_fresh_copy to zero fill masked_fill cat stack _chunk_cat block_diag
 constant_pad_nd roll flip rot90 repeat tile tril triu diag_embed _unsafe_view as_strided as_strided_copy
 as_strided_scatter alias_copy diagonal_copy diagonal_scatter expand_copy narrow_copy permute_copy select_scatter
 slice_scatter split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy
@@ -62,7 +62,8 @@ collapse_view split_dim convert_element_type view_of rev transpose
 _TAKES_ANY_DATA = frozenset(_OPS.split())
 """The ops that raise only because of sizes and dtypes, which their rules check, and for no values of their tensors.
 
-Pointwise ops and views are others.  ``tests/symshape/graph/test_any_data.py`` gives them all kinds of data.
+Pointwise ops and views are others.  ``tests/symshape/graph/test_any_data.py`` gives all kinds of data to those that the
+samples of op_db call on the CPU.  Ops of a device, of optimizers and of recurrent layers stand here untried.
 """
 _DRAWS = frozenset({"aten::bernoulli", "aten::normal"})
 _DIVISIONS = frozenset({"div", "divide", "floor_divide", "remainder", "fmod"})

@@ -80,6 +80,11 @@ def check(first: int, step: int) -> int:
     return len(by_op)
 
 
+def test_each_name_is_that_of_an_op() -> None:
+    spaces = torch.ops.aten, torch.ops.prims
+    assert not [name for name in _TAKES_ANY_DATA if not any(hasattr(s, n) for s in spaces for n in (name, f"{name}_"))]
+
+
 def test_some_ops() -> None:
     torch.set_num_threads(1)
     assert check(1, 12) > 30
