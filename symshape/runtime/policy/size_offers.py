@@ -18,6 +18,12 @@ Caps = tuple[int, ...]
 _WIDEST = "everything seen so far"
 MOST_OPEN = 4096
 """The number of unmade buckets whose credit is remembered; the oldest are forgotten."""
+MOST_SHARED = 16
+"""The number of other calls' buckets that a call credits: those with the most credit."""
+OUTSIDE = 0.5
+"""The share of its credit that a bucket keeps when one is made that does not hold it (simulated: 0 and 1 are worse)."""
+MOST_COARSE = 64
+"""The number of other calls' buckets that are looked at, for calls with the same exact sizes: those used last."""
 
 
 @attrs.frozen
@@ -42,6 +48,9 @@ class Answer:
 class SizeOffers:
     """The buckets of one program on one stream, made or not.
 
+    A call credits each bucket that would have served it: those of its own sizes, and the coarse buckets of other calls
+    that hold it.  So a bucket in the middle of the traffic is made first, and not one for each corner of it.
+
     Args:
         ledger: the program's account.
         estimates: the program's estimates.
@@ -59,6 +68,7 @@ class SizeOffers:
         self._ledger, self._estimates, self._work, self._words = ledger, estimates, work, words
         self._made: dict[Caps, Offer] = {}
         self._open: OrderedDict[Hashable, Offer] = OrderedDict()
+        self._coarse: OrderedDict[Hashable, OrderedDict[Caps, None]] = OrderedDict()  # by exact sizes
 
     def ask(
         self,
@@ -77,13 +87,14 @@ class SizeOffers:
             wanted: buckets that would hold the call, made or not, coarse ones first.
             widest: the bucket that holds everything seen so far; its credit carries over as it grows.
             times: the number of such calls since the last answer, including this one.
-            exact: the exact sizes that calls must have in common to share the widest bucket.
+            exact: the exact sizes that calls must have in common to share a bucket.
         """
-        covering = [self._there(caps) for caps in covering]
+        covering, wanted = [self._there(caps) for caps in covering], list(wanted)
+        shared = self._shared(sizes, wanted[0], exact) if wanted else []
         estimates, price = self._estimates, self._estimates.bucket_price()
         quotes = [Quote(self._ledger.eager, estimates.eager(self._work(sizes)))]
         capacities: list[Caps | None] = [None]
-        for caps in dict.fromkeys((*(() if widest is None else (widest,)), *wanted, *covering)):
+        for caps in dict.fromkeys((*(() if widest is None else (widest,)), *shared, *wanted, *covering)):
             offer = self._made.get(caps) or self._offered((_WIDEST, exact) if caps == widest else caps, caps, price)
             quotes.append(Quote(offer, estimates.bucket(self._work(caps))))
             capacities.append(caps)
@@ -94,6 +105,25 @@ class SizeOffers:
             return Answer(serves, None, decision.rest)
         gain = decision.serves.milliseconds - quotes[made].milliseconds
         return Answer(serves, capacities[made], decision.rest, decision.makes.credit, gain)
+
+    def _shared(self, sizes: Caps, own: Caps, exact: Hashable) -> list[Caps]:
+        """Return the coarse buckets of other calls that hold a call of these sizes, and remember this call's."""
+        known = self._coarse.setdefault(exact, OrderedDict())
+        found = [caps for caps in known if caps != own and all(map(int.__ge__, caps, sizes))]
+        known[own] = None
+        known.move_to_end(own)
+        self._coarse.move_to_end(exact)
+        if len(known) > MOST_COARSE:
+            known.popitem(last=False)
+        if len(self._coarse) > MOST_COARSE:
+            self._coarse.popitem(last=False)
+        if len(found) > MOST_SHARED:
+            found.sort(key=self._credit_of, reverse=True)
+        return found[:MOST_SHARED]
+
+    def _credit_of(self, caps: Caps) -> float:
+        offer = self._open.get(caps)
+        return 0.0 if offer is None else offer.credit
 
     def _there(self, caps: Caps) -> Caps:
         """Record a bucket that was made on the user's request."""
@@ -120,6 +150,7 @@ class SizeOffers:
         """Record that a bucket was made in so many ms.
 
         The credit of smaller buckets starts at 0: the new one saves from now on most of what they would have saved.
+        Others keep half of theirs: the new one serves some of the calls that it came from.
         """
         offer = Offer(self._words(caps), milliseconds)
         self._made[caps] = offer
@@ -132,8 +163,9 @@ class SizeOffers:
         for key in wanted:
             del self._open[key]
         for key, each in self._open.items():
-            if isinstance(key, tuple) and _within(key, caps):
-                each.credit = 0.0
+            each.credit *= 0.0 if isinstance(key, tuple) and _within(key, caps) else OUTSIDE
+        for known in self._coarse.values():
+            known.pop(caps, None)
 
     def failed(self, caps: Caps, milliseconds: float = 0.0, *, dearer: bool = True) -> None:
         """Record that a bucket could not be made after so many ms; ``dearer`` as for :meth:`Ledger.failed`."""
