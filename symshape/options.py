@@ -73,9 +73,13 @@ class Options:
             of their bucket, and valid until the next call of the compiled function.  Nothing is copied.  They must not
             be written to, and their strides may differ from eager's.
         check_borrowed: debugging of borrowed results: at the next call they turn to NaN (or extreme integers).
-        randomness: ``"eager"``: random numbers are those that eager draws from the same seed; programs that draw them
-            for padded sizes are not padded.  ``"any"``: other numbers of the same distribution are accepted, as many as
-            the padded program draws; they follow ``torch.manual_seed`` and differ from call to call.
+        randomness: ``"any"``: a padded program draws other numbers than eager, of the same distribution, as many as it
+            has elements at its capacities.  Numbers differ from call to call.  After ``torch.manual_seed`` the same
+            calls give the same numbers, if the same buckets serve them.  Calls inside a checkpoint, programs with a
+            checkpoint or a collective, and ops with a generator of the caller's have eager's numbers.  ``"eager"``:
+            every number is the one that eager draws from the same seed.  This costs the padding of ops that draw: they
+            run one by one between padded pieces, so a model with dropout has many small graphs in place of one.
+            Processes that must draw the same numbers need it, too: their buckets may differ.
         verify: the fraction of calls (0 to 1) for which eager runs too and is compared; a difference raises
             :class:`symshape.VerificationError`. 0.01 costs about two eager calls in a hundred.
         kernels: the kernels of padded programs.  ``"eager"``: eager's.  ``"inductor"``: Inductor compiles a program
@@ -112,7 +116,7 @@ class Options:
     graph_memory: int | str | None = attrs.field(default=None, validator=_bytes)
     outputs: Literal["copy", "borrow"] = attrs.field(default="copy", validator=_one_of("copy", "borrow"))
     check_borrowed: bool = attrs.field(default=False, validator=_flag)
-    randomness: Literal["eager", "any"] = attrs.field(default="eager", validator=_one_of("eager", "any"))
+    randomness: Literal["eager", "any"] = attrs.field(default="any", validator=_one_of("eager", "any"))
     plain_calls: bool = attrs.field(default=True, validator=_flag)
     store: Any = False
     on_miss: Literal["trace", "error"] = attrs.field(default="trace", validator=_one_of("trace", "error"))

@@ -25,6 +25,18 @@ def state_of(generator: torch.Generator) -> torch.Tensor:
         return generator.get_state()
 
 
+def default_generator(device: torch.device) -> torch.Generator | None:
+    """Return torch's generator of a device; None for a type of device whose generator torch does not show."""
+    if device.type == "cpu":
+        return torch.default_generator
+    if device.type != "cuda":
+        return None
+    index: int | None = device.index
+    at = torch.cuda.current_device() if index is None else index
+    found: torch.Generator = torch.cuda.default_generators[at]
+    return found
+
+
 @contextmanager
 def nothing_collected() -> Iterator[None]:
     """Disable garbage collection around calls that read a generator's state.

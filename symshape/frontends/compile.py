@@ -105,7 +105,10 @@ class Verified(Compiled):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._verifier = Verifier(name_of(self.fn), self.fn, self._options.verify, self._cache.discard)
+        self._verifier = Verifier(
+            *(name_of(self.fn), self.fn, self._options.verify, self._cache.discard),
+            draws=self._options.randomness == "any",
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Serve the call by an entry; for a sample of the calls, compare the entry's result with eager's."""

@@ -134,7 +134,10 @@ class DynamoGraph:
         self._take = take or taken_over
         self._demanded = demanded
         self._check: Callable[[Sequence[int]], bool] | None = None
-        self._verifier = Verifier(origin.name, self._itself, options.verify, self._discard) if options.verify else None
+        self._verifier = None
+        if options.verify:
+            draws = options.randomness == "any"
+            self._verifier = Verifier(origin.name, self._itself, options.verify, self._discard, draws=draws)
         self._traces = 0
         self._trace_ms = 0.0
         self._entry: Entry | None = None

@@ -16,9 +16,11 @@ from symshape.exploring.tables import guards_table, inputs_table, outputs_table,
 from symshape.frontends.serving import Costs, serving_of
 from symshape.graph.program import Program
 from symshape.graph.text import describe_spec
+from symshape.options import Options
 from symshape.runtime.entry import Entry
 from symshape.runtime.padding.report import padding_of
 from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.runners.randomness import draws_any
 
 __all__ = ["DevicePeaks", "report", "traced_report"]
 
@@ -29,7 +31,7 @@ def traced_report(program: Program) -> str:
     parts = [f"{program.name}: {', '.join(f'{number} {what}' for number, what in numbers)}"]
     tables = (symbols_table(program), inputs_table(program), outputs_table(program), guards_table(program))
     parts += [table_text(table) for table in tables if table.rows]
-    parts += [*_costs_of(program), str(padding_of(program))]
+    parts += [*_costs_of(program), str(padding_of(program, any_randomness=draws_any(program, Options())))]
     return "\n\n".join(part for part in parts if part)
 
 

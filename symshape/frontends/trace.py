@@ -26,6 +26,7 @@ from symshape.graph.program import Program, Symbol, slot_names
 from symshape.graph.text import text
 from symshape.options import Options
 from symshape.runtime.padding.report import PaddingReport, padding_of
+from symshape.runtime.runners.randomness import draws_any
 from symshape.tracing.capture import capture
 from symshape.user_code import name_of
 
@@ -212,7 +213,7 @@ class Traced:
         >>> print(symshape.trace(lambda x: x.mean(), torch.ones(5)).padding().symbols["s0"].padded)
         True
         """
-        return padding_of(self.program)
+        return padding_of(self.program, any_randomness=draws_any(self.program, Options()))
 
     def to_fx(self) -> torch.fx.GraphModule:
         """Return the program as an FX graph of ATen ops, sizes computed from the inputs' sizes."""

@@ -182,6 +182,8 @@ def draws_random_numbers(node: Node) -> bool:
     return drops(node) is not False
 
 
+COLLECTIVES = "_c10d_functional"
+"""The namespace of the operators that exchange tensors with other processes."""
 BATCH_NORM = frozenset({"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"})
 """Ops that write to running statistics, which their schemas hide."""
 

@@ -78,12 +78,28 @@ class Seen:
 class Verifier:
     """The verification of one compiled function: which calls are sampled, and how they are checked.
 
+    Args:
+        name, fn: the function's name, and the function itself.
+        rate: the fraction of calls that are sampled.
+        discard: removes an entry.
+        draws: whether padded programs may draw other random numbers than eager.  Of such an entry the graph is
+            compared, run op by op.
+
     Attributes:
         verified: the number of calls on which eager agreed.
         skipped: the number of sampled calls that cannot be run twice.
     """
 
-    def __init__(self, name: str, fn: Callable[..., Any], rate: float, discard: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        rate: float,
+        discard: Callable[[Any], None],
+        *,
+        draws: bool = False,
+    ) -> None:
+        self._draws = draws
         self._name = name
         self._fn = fn
         self._rate = rate
@@ -107,6 +123,8 @@ class Verifier:
             self.skipped += 1
             events.emit(events.NotVerified(self._name, reason))
             return serve(self._fn, entry, entry.run, leaves, values, args, kwargs)
+        if self._draws and entry.runner_name == "padded" and entry.program.graph.uses_randomness:
+            find = _by_graph(entry, find)
         copies, spare = copy_call(args, kwargs), copy_call(args, kwargs)
         got = _compiled(entry, find, copies)
         expected = _eager(self._fn, args, kwargs, entry.program)

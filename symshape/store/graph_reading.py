@@ -15,9 +15,9 @@ from guards.sets.serialize import from_json as guards_from_json
 from meta_fns.torch_internals import OpOverload
 from symshape.graph.assertion_messages import Message, Place
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Assertion, Binding, Input, Lifted, Node, Step, Value
+from symshape.graph.steps import COLLECTIVES, Assertion, Binding, Input, Lifted, Node, Step, Value
 from symshape.store.constants import Json, exactly, fields_of, from_json, integer_of, label_of, list_of, text_of
-from symshape.store.graph_writing import COLLECTIVES, NAMESPACES, trusts_its_arguments, with_groups
+from symshape.store.graph_writing import NAMESPACES, trusts_its_arguments, with_groups
 from symshape.store.store_errors import Differs, EntryError
 from symshape.store.terms import TermsReader
 from symshape.store.trees import tree_from_json

@@ -19,7 +19,7 @@ from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program
-from symshape.graph.steps import Assertion, Lifted, Node, Value
+from symshape.graph.steps import COLLECTIVES, Assertion, Lifted, Node, Value
 from symshape.store.constants import Json, to_json
 from symshape.store.store_errors import NotStorable
 from symshape.store.terms import TermsWriter
@@ -154,7 +154,6 @@ class GraphWriter:
         return [part if isinstance(part, str) else [self._terms.number(part.term), part.spec] for part in message.parts]
 
 
-COLLECTIVES = "_c10d_functional"
 NAMESPACES = ("aten", COLLECTIVES)
 """The namespaces of the operators that entries may have."""
 

@@ -13,6 +13,8 @@ top_saving_hooks: Callable[[bool], Any] = optional(
     "torch._C._autograd._top_saved_tensors_default_hooks", lambda ignore_tracing: None
 )
 """``top_saving_hooks(True)``: the innermost saved-tensor hooks; None if there are none."""
+current_node: Callable[[], Any] = optional("torch._C._current_autograd_node", lambda: None)
+"""``current_node()``: the autograd node that this thread's backward is in; None outside of a backward."""
 HookMixin: Any = needed("torch.autograd.function._HookMixin")
 enter_dual_level: Callable[[], int] = needed("torch._C._enter_dual_level")
 exit_dual_level: Callable[..., None] = needed("torch._C._exit_dual_level")

@@ -14,6 +14,7 @@ from symshape.runtime.padding.emission import Repair
 from symshape.runtime.padding.planning import Plan, candidates, left_out, plan
 from symshape.runtime.padding.transform import Refusal, device_of
 from symshape.runtime.pieces.cutting import cut
+from symshape.runtime.pieces.piece_programs import with_single_dropout
 
 __all__ = ["PaddingReport", "SymbolPadding", "padding_of", "report_of"]
 
@@ -112,6 +113,8 @@ def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingRepo
 
     ``any_randomness``: the program may draw other random numbers than eager.
     """
+    if any_randomness:
+        program = with_single_dropout(program)
     made = _example(program, any_randomness)
     left = left_out(made.refusals.values() if made.padded is None else ())
     whole = report_of(program, made)

@@ -19,6 +19,7 @@ from symshape.graph.program import Program
 from symshape.native.building import build_missing
 from symshape.options import Options
 from symshape.runtime.pieces.faults import Left
+from symshape.runtime.pieces.piece_programs import with_single_dropout
 from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.graph_store import GraphStore
@@ -27,6 +28,7 @@ from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
+from symshape.runtime.runners.randomness import draws_any
 
 RunnerName = Literal["auto", "eager", "inductor", "padded", "cudagraph"]
 """The names of the rows of ``RUNNERS``, and ``auto``."""
@@ -74,18 +76,27 @@ def _on_cuda(program: Program) -> bool:
 
 def _padded(order: Order) -> Runner:
     """Return the padded runner; under ``auto`` it serves only where it is faster, and exact graphs serve the rest."""
+    fused, order = order.program, _drawing(order)
     cut = _cutter("padded", order)
     if not order.patient:
         return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)
     graph = order.program.graph
     trains = _trains(order.program)
-    draws = graph.uses_randomness and order.options.randomness != "any"  # "any": trials may draw several times
+    # If a padded program draws its own numbers, a trial may draw several times.
+    draws = graph.uses_randomness and not draws_any(order.program, order.options)
     if draws or (graph.mutates_inputs and not trains):
         raise Unfit("it has effects, which cannot be timed")
-    exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
+    exact = CudaGraphRunner(fused, order.eager, order.graphs, patient=True, note=order.note)
     return PaddedRunner(
         *(order.program, order.eager, order.graphs, order.options, exact, order.note, cut), where_it_pays=True
     )
+
+
+def _drawing(order: Order) -> Order:
+    """Return the order with a program that can be padded although it drops something, if it may draw other numbers."""
+    if not draws_any(order.program, order.options):
+        return order
+    return attrs.evolve(order, program=with_single_dropout(order.program))
 
 
 def _trains(program: Program) -> bool:
@@ -115,7 +126,8 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
         own = attrs.evolve(order, program=piece, eager=EagerRunner(piece), options=options, note=note)
         return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
 
-    draws = order.options.randomness == "any" or name == "cudagraph"
+    order = order if name == "cudagraph" else _drawing(order)
+    draws = name == "cudagraph" or draws_any(order.program, order.options)
     made = PiecewiseRunner(order.program, make, draws=draws, left=order.left)
     more = sum(stage.runner is not None for stage in made.stages) - 1
     order.graphs.widen(more)

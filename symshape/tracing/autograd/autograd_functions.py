@@ -10,7 +10,7 @@ import torch
 
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.opaque_calls import LiveCall
-from symshape.graph.steps import Node, Step, Value, written_values
+from symshape.graph.steps import COLLECTIVES, Node, Step, Value, written_values
 from symshape.torch_internals import dispatch
 from symshape.tracing.autograd.checkpoint_rng import keeps_state
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -18,7 +18,6 @@ from symshape.tracing.traced_modes import outside_transforms
 
 NODE = torch.autograd.function.BackwardCFunction
 _OF_OPERATORS = "torch._library.autograd"  # gradients of custom operators: an operator in a graph calls its own
-_COLLECTIVES = "_c10d_functional"  # gradients that exchange data were never tested on several ranks
 
 
 @attrs.frozen(eq=False)
@@ -53,7 +52,7 @@ def is_of_operator(inside: Sequence[Step], cls: Any) -> TypeGuard[Sequence[Node]
     if getattr(cls.forward, "__module__", "") != _OF_OPERATORS or [type(each) for each in inside] != [Node]:
         return False
     op: Any = inside[0].op  # type: ignore[union-attr]
-    return bool(op.namespace != _COLLECTIVES)
+    return bool(op.namespace != COLLECTIVES)  # gradients that exchange data were never tested on several ranks
 
 
 class NotLive(Exception):

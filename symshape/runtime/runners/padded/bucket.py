@@ -76,7 +76,7 @@ class Bucket:
     ) -> None:
         assert made.padded is not None
         assert made.results is not None
-        self.made, self._modes, self._draws = made, program.modes, program.graph.uses_randomness
+        self.made, self._modes, self._drawing = made, program.modes, device if program.graph.uses_randomness else None
         self._padded = made.padded
         self._results = made.results
         self._numbers = made.results.numbers
@@ -239,7 +239,7 @@ class Bucket:
 
     def warm_up(self) -> None:
         """Capture the program on the buffers' present contents and run it once; its writes are undone."""
-        with torch.no_grad(), unchanged(self._padded.stored):
+        with torch.no_grad(), unchanged(self._padded.stored, self._drawing):
             if self._bound is not None:
                 self._bound.let_go()  # there is no call, so no inputs to read
                 self._loose(self._bound)
@@ -266,7 +266,7 @@ class Bucket:
         if self.recording is None or self._addresses != addresses:
             why = "a tensor that is read in place has moved in memory" if self.captures else ""
             self._launch = None
-            with unchanged(self._padded.stored):
+            with unchanged(self._padded.stored, self._drawing):
                 self.recording = self._first(why)
             self._addresses = addresses
             if self._timed:
@@ -313,7 +313,7 @@ class Bucket:
         return pays
 
     def _measured(self, variants: Sequence[Variant]) -> tuple[Variant, ...]:
-        with unchanged(self._padded.stored):
+        with unchanged(self._padded.stored, self._drawing):
             return measured(variants, self.sizes.device)
 
     def _launcher(self, recording: Recording, rows: tuple[Row, ...]) -> Launch | None:
@@ -338,7 +338,7 @@ class Bucket:
         start = time.perf_counter()
         device, buffers = self.sizes.device, [(memory or self._memory).buffers[place] for place in self._moving]
         inside = None if self._rows is None else Inside(buffers, partial(copied_out, self._rows))
-        alone, draws = with_autocast_off(run, self._modes), self._draws
+        alone, draws = with_autocast_off(run, self._modes), self._drawing is not None
         recording = captured(alone, device, self._pool, draws=draws, lent=self._lent, inside=inside)
         self.captures += 1
         self.milliseconds = (time.perf_counter() - start) * 1e3

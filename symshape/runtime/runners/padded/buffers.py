@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from symshape.calls.generator_states import default_generator, state_of
+
 __all__ = ["Memory", "Share", "aligned_bytes", "unchanged"]
 
 Share = Callable[[int], torch.Tensor]
@@ -108,11 +110,15 @@ class Memory:
 
 
 @contextmanager
-def unchanged(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Restore the tensors' values when the context ends."""
+def unchanged(tensors: Sequence[torch.Tensor], drawing: torch.device | None = None) -> Iterator[None]:
+    """Restore the tensors' values, and the random state of the device ``drawing``, when the context ends."""
     before = [tensor.clone() for tensor in tensors]
+    default = None if drawing is None else default_generator(drawing)
+    state = None if default is None else state_of(default)
     try:
         yield
     finally:
+        if default is not None and state is not None:
+            default.set_state(state)
         for tensor, was in zip(tensors, before, strict=True):
             tensor.copy_(was)

@@ -43,6 +43,7 @@ from symshape.runtime.runners.padded.placement import Placement
 from symshape.runtime.runners.pieces.recordable import check_recordable
 from symshape.runtime.runners.pieces.splitting import Apart
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
+from symshape.runtime.runners.randomness import draws_any, repeats_draws
 
 
 @attrs.frozen
@@ -106,7 +107,8 @@ class PaddedRunner:
         self._note = note
         self.store = store
         self._positions = [each.position for each in program.graph.inputs]
-        self._draws = options.randomness == "any"
+        self._draws = draws_any(program, options)
+        self._repeats = repeats_draws if program.graph.uses_randomness else bool  # ``bool()`` is False
         self._device = _check_fit(program, draws=self._draws)
         self._apart = Apart(program, self._device, cut)
         self._on_cpu = self._device.type == "cpu"
@@ -138,7 +140,7 @@ class PaddedRunner:
     def run(self, leaves: Sequence[Any], values: Sequence[int]) -> list[Any]:
         """Return the flat outputs of one call."""
         apart, serves = self._apart, self._eager
-        if interpreters() is not None or forward_ad._current_level >= 0:  # ``is_transformed``, without a frame
+        if interpreters() is not None or forward_ad._current_level >= 0 or self._repeats():  # ``is_transformed``
             return serves(leaves, values)
         if apart.spoilt and (self._on_cpu or not is_capturing()):  # finding the failed op needs a capture
             with self._lock:

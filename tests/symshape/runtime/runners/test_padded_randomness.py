@@ -1,4 +1,4 @@
-"""Random numbers in padded programs: only where others than eager's will do, and then of the same distribution."""
+"""Random numbers in padded programs: others of the same distribution, or eager's where those were asked for."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def _dropout(x: torch.Tensor) -> torch.Tensor:
     return F.dropout(x.exp(), 0.25)
 
 
-def test_by_default_they_are_eagers() -> None:
-    compiled = symshape.compile(_dropout, dynamic=True, runner="padded")
+def test_they_are_eagers_where_that_was_asked_for() -> None:
+    options = Options(randomness="eager")
+    compiled = symshape.compile(_dropout, dynamic=True, runner="padded", options=options)
     for n in (50, 60, 50):
         x = torch.randn(n)
         torch.manual_seed(n)
@@ -31,6 +32,25 @@ def test_by_default_they_are_eagers() -> None:
         torch.manual_seed(n)
         assert torch.equal(mine, _dropout(x))
     assert compiled.entries[0].runner_name == "eager"
+
+
+def test_by_default_others_do() -> None:
+    compiled = symshape.compile(_dropout, dynamic=True, runner="padded")
+    for n in (50, 60, 500):
+        assert 0.4 < (compiled(torch.randn(n)) != 0).float().mean() < 0.95
+    (entry,) = compiled.entries
+    assert isinstance(entry.runner, PaddedRunner)
+    assert entry.runner.buckets
+
+
+def test_on_the_cpu_they_are_eagers_unless_padding_was_asked_for() -> None:
+    compiled = symshape.compile(_dropout, dynamic=True)
+    for n in (50, 60, 50):
+        x = torch.randn(n)
+        torch.manual_seed(n)
+        mine = compiled(x)
+        torch.manual_seed(n)
+        assert torch.equal(mine, _dropout(x))
 
 
 def test_they_follow_the_seed_and_differ_from_call_to_call() -> None:
