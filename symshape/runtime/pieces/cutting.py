@@ -15,6 +15,7 @@ from symshape.runtime.pieces.faults import Faults, Left, told
 from symshape.runtime.pieces.partition import Piece, partition
 from symshape.runtime.pieces.piece_programs import piece_program
 from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
+from symshape.runtime.pieces.unfused_attention import fuses_dropout, without_fused_dropout
 
 __all__ = ["Part", "cut"]
 
@@ -42,7 +43,9 @@ class Part:
     reasons: tuple[str, ...] = ()
 
 
-def cut(program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False) -> tuple[Part, ...]:
+def cut(
+    program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False, unfuses: bool = False
+) -> tuple[Part, ...]:
     """Return the pieces of a program, and after them a piece without steps that makes its results.
 
     Return nothing if all of the program can be recorded in one piece, or nothing can.
@@ -52,11 +55,13 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
         device: the device on which recorded pieces compute.
         left: the ops to leave out of recorded pieces, besides ops that can never be recorded.
         draws: whether recorded pieces may draw random numbers.
+        unfuses: whether recorded pieces are to have single ops in place of fused attention with dropout.  Where forward
+            and backward would be in different pieces, they are in none.
     """
     sizes = None if device.type in REPLAYING else program.symbols.keys() - _fixed(program.guards)
     if sizes is not None and not sizes:
         return ()
-    pieces = partition(program.graph, Faults(program.graph, device, left or {}, draws).of, LEAST, sizes)
+    pieces = partition(program.graph, Faults(program.graph, device, left or {}, draws, unfuses).of, LEAST, sizes)
     if all(each.recorded for each in pieces):
         return ()
     known = [*program.guards]
@@ -64,10 +69,17 @@ def cut(program: Program, device: torch.device, left: Left | None = None, *, dra
         known += [Guard(term) for term in symbol.bounds or () if term is not boolean.TRUE]
     found = subgraphs(program.graph, pieces, program.positions, known)
     pieces.append(Piece((), recorded=False))
+    if unfuses and any(piece.recorded and _stays_fused(part) for piece, part in zip(pieces, found, strict=True)):
+        return cut(program, device, left, draws=draws)
     return tuple(
         Part(piece, part, piece_program(program, part, number, late=piece.recorded), tuple(_reasons(program, piece)))
         for number, (piece, part) in enumerate(zip(pieces, found, strict=True), 1)
     )
+
+
+def _stays_fused(piece: Subgraph) -> bool:
+    """Return whether fused attention with dropout in a piece cannot become single ops."""
+    return any(map(fuses_dropout, without_fused_dropout(piece.graph).nodes))
 
 
 def _fixed(guards: Iterable[Guard]) -> set[str]:

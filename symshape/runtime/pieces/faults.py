@@ -15,6 +15,7 @@ from symshape.graph.opaque_calls import OpaqueCall
 from symshape.graph.random_states import idle_random_states, keeps_random_state_on_host
 from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, values_in
 from symshape.graph.symbol_names import names_of_spec, names_of_step
+from symshape.runtime.pieces.unfused_attention import fuses_dropout
 
 __all__ = ["Fault", "Faults", "Left", "fault_of_node", "name_of_step", "told"]
 
@@ -84,18 +85,21 @@ class Faults:
         device: the device on which pieces compute.
         left: the ops to leave out besides.
         draws: whether random numbers may be drawn.
+        unfuses: whether recorded pieces have single ops in place of fused attention with dropout.
     """
 
     graph: Graph
     device: torch.device
     left: Left = attrs.field(factory=dict)
     draws: bool = False
+    unfuses: bool = False
 
     def of(self, step: Step) -> Fault | None:
         """Return why a step cannot be recorded; None if it can."""
         if isinstance(step, Assertion):
             return _CHECK
-        found = fault_of_node(step)
+        unfused = self.unfuses and fuses_dropout(step)
+        found = None if unfused else fault_of_node(step)
         if found:
             return found
         if draws_random_numbers(step) and not self.draws:
@@ -108,6 +112,8 @@ class Faults:
             return _NUMBER
         made = {value for place, value in enumerate(step.outputs) if place == 0 or value in self._read}
         seen = {value for value in (*step.reads, *made) if value is not None} - self._idle
+        if unfused:
+            seen -= self._kept
         places = {value.spec.device for value in seen} - {self.device}
         return Fault(f"it computes on {min(map(str, places))}, not on {self.device}") if places else None
 
@@ -115,6 +121,12 @@ class Faults:
     def _idle(self) -> frozenset[Value]:
         """The unread random states of attention, which may be on any device."""
         return idle_random_states(self.graph.nodes)
+
+    @cached_property
+    def _kept(self) -> frozenset[Value]:
+        """The results of fused attention with dropout that only its backward reads: single ops have no such results."""
+        nodes = [node for node in self.graph.nodes if fuses_dropout(node)]
+        return frozenset({value for node in nodes for value in node.outputs[1:] if value is not None})
 
     @cached_property
     def _read(self) -> set[Value]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import count, permutations
 from typing import Any
 
 import attrs
@@ -18,10 +18,11 @@ import torch
 from meta_fns import TensorSpec
 from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.sizes import same, same_shape
+from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Step, Value, arguments_by_name, draws_random_numbers, values_in
+from symshape.graph.steps import Node, Step, Value, arguments_by_name, drops, values_in
 
-__all__ = ["without_fused_dropout"]
+__all__ = ["fuses_dropout", "without_fused_dropout"]
 
 _aten = torch.ops.aten
 _FORWARD = frozenset(
@@ -38,11 +39,17 @@ _BACKWARD = frozenset(
         _aten._scaled_dot_product_cudnn_attention_backward.default,
     }
 )
-_ORDERS = ((0, 1, 2, 3), (0, 2, 1, 3))
-"""The orders of dimensions in memory that results may have: of ``(b, h, s, d)`` and of ``(b, s, h, d)``."""
+_PLAIN = (0, 1, 2, 3)
+_ORDERS = tuple(permutations(_PLAIN))
+"""The orders that the dimensions of a result may have in memory."""
 
 _known: weakref.WeakKeyDictionary[Graph, Graph | None] = weakref.WeakKeyDictionary()
 """The graph with single ops, by graph; None if unchanged, as a reference would keep the graph itself alive."""
+
+
+def fuses_dropout(node: Node) -> bool:
+    """Return whether a node is fused attention with dropout on a device, or the backward of one."""
+    return (node.op in _FORWARD or node.op in _BACKWARD) and drops(node) is True
 
 
 def without_fused_dropout(graph: Graph) -> Graph:
@@ -57,7 +64,7 @@ def without_fused_dropout(graph: Graph) -> Graph:
 
 
 def _replaced(graph: Graph) -> Graph | None:
-    forwards = [node for node in graph.nodes if node.op in _FORWARD and draws_random_numbers(node)]
+    forwards = [node for node in graph.nodes if node.op in _FORWARD and fuses_dropout(node)]
     if not forwards:
         return None
     readers: dict[Value, list[Node]] = {}
@@ -85,7 +92,7 @@ def _fits(node: Node) -> bool:
     given = arguments_by_name(node)
     query, key, value = (given[name].spec for name in ("query", "key", "value"))
     out = node.outputs[0]
-    if query.dim != 4 or out is None or not isinstance(query.sizes[3], int) or given.get("return_debug_mask"):
+    if query.dim != 4 or out is None or given.get("return_debug_mask"):
         return False
     alike = same(query.sizes[0], key.sizes[0]) and same(query.sizes[0], value.sizes[0])
     alike = alike and same(query.sizes[1], key.sizes[1]) and same(query.sizes[1], value.sizes[1])
@@ -102,7 +109,7 @@ def _backward_fits(node: Node) -> bool:
 
 
 def _order(spec: TensorSpec) -> tuple[int, ...] | None:
-    """Return the order of a spec's dimensions in gapless memory; None for any other than ``_ORDERS``."""
+    """Return the order of a spec's dimensions in memory; None if the memory has gaps."""
     for order in _ORDERS:
         strides = contiguous_strides([spec.sizes[dim] for dim in order])
         if same_shape([spec.strides[dim] for dim in order], strides):
@@ -126,7 +133,7 @@ class _Ops:
         self._batch, self._heads, self._rows, width = query.sizes
         self._columns, self._dtype, self._device = key.sizes[2], query.dtype, query.device
         scale = given.get("scale")
-        self._scale = 1 / math.sqrt(width) if scale is None else scale
+        self._scale = _usual_scale(width) if scale is None else scale
         self._dropped = given["dropout_p"]
 
     def forward(self) -> Sequence[Step]:
@@ -221,16 +228,9 @@ class _Ops:
         self._add(_aten.view.default, (value, list(map(_number, sizes))), {}, (made,))
         return made
 
-    def _turned(self, value: Value, dims: tuple[int, int] = (1, 2), into: Value | None = None) -> Value:
-        """Add the transpose of a tensor."""
-        spec = value.spec
-        sizes, strides = list(spec.sizes), list(spec.strides)
-        for each in (sizes, strides):
-            each[dims[0]], each[dims[1]] = each[dims[1]], each[dims[0]]
-        turned = TensorSpec(tuple(sizes), tuple(strides), 0, spec.dtype, spec.device)
-        made = self._new(turned, value.storage) if into is None else into
-        self._add(_aten.transpose.int, (value, *dims), {}, (made,))
-        return made
+    def _turned(self, value: Value) -> Value:
+        """Add the transpose of each matrix in ``(b * h, n, m)``."""
+        return self._permuted(value, (0, 2, 1))
 
     def _product(self, left: Value, right: Value) -> Value:
         (batch, rows, _), (_, _, columns) = left.spec.sizes, right.spec.sizes
@@ -239,13 +239,31 @@ class _Ops:
     def _result(self, flat: Value, output: Value | None) -> None:
         """Add what makes ``(b * h, n, m)`` to a result of the fused kernel, in the same order in memory."""
         assert output is not None
-        whole = self._shaped(flat, output.spec.sizes)
-        if _order(output.spec) == _ORDERS[0]:
+        whole, order = self._shaped(flat, output.spec.sizes), _order(output.spec)
+        assert order is not None
+        if order == _PLAIN:
             self._add(_aten.clone.default, (whole,), {"memory_format": torch.contiguous_format}, (output,))
             return
-        turned = self._turned(whole, (1, 2))
+        turned = self._permuted(whole, order)
         kept = self._call(_aten.clone.default, turned, memory_format=torch.contiguous_format, like=turned)
-        self._turned(kept, (1, 2), output)
+        self._permuted(kept, tuple(map(order.index, _PLAIN)), output)
+
+    def _permuted(self, value: Value, order: tuple[int, ...], into: Value | None = None) -> Value:
+        """Add a tensor with its dimensions in this order."""
+        spec = value.spec
+        sizes, strides = (tuple([each[dim] for dim in order]) for each in (spec.sizes, spec.strides))
+        made = (
+            self._new(TensorSpec(sizes, strides, 0, spec.dtype, spec.device), value.storage) if into is None else into
+        )
+        self._add(_aten.permute.default, (value, list(order)), {}, (made,))
+        return made
+
+
+def _usual_scale(width: Any) -> Any:
+    """Return the factor of scores for heads of this size, which may be symbolic."""
+    if isinstance(width, int):
+        return 1 / math.sqrt(width)
+    return FloatTerm("truediv", (1.0, FloatTerm("sqrt", (FloatTerm("from_int", (_number(width),)),))))
 
 
 def _number(size: Any) -> Any:

@@ -17,22 +17,27 @@ SLOWER = 4.0
 """The largest factor by which a measured replay corrects other estimates: small sizes say little of large ones."""
 
 
+FEW = 5
+"""Of fewer measurements the least counts: the first calls load kernels, or prepare libraries for their sizes."""
+
+
 class Typical:
-    """The median of the last few measurements.
+    """The median of the last few measurements; the least of fewer than ``few``.
 
     >>> typical = Typical()
-    >>> typical(), [typical.saw(each) for each in (900.0, 1.0, 2.0)], typical()
-    (None, [900.0, 1.0, 2.0], 2.0)
+    >>> [typical(), *map(typical.saw, (900.0, 700.0, 1.0, 2.0, 3.0))]
+    [None, 900.0, 700.0, 1.0, 1.0, 3.0]
     """
 
-    def __init__(self, last: int = 9) -> None:
+    def __init__(self, last: int = 9, few: int = FEW) -> None:
+        self._few = few
         self._seen: deque[float] = deque(maxlen=last)
         self._value: float | None = None
 
     def saw(self, milliseconds: float) -> float:
         """Record a measurement; return the new median."""
         self._seen.append(milliseconds)
-        self._value = statistics.median_low(self._seen)
+        self._value = min(self._seen) if len(self._seen) < self._few else statistics.median_low(self._seen)
         return self._value
 
     def __call__(self) -> float | None:

@@ -76,7 +76,7 @@ def _on_cuda(program: Program) -> bool:
 
 def _padded(order: Order) -> Runner:
     """Return the padded runner; under ``auto`` it serves only where it is faster, and exact graphs serve the rest."""
-    fused, order = order.program, _drawing(order)
+    order = _drawing(order)
     cut = _cutter("padded", order)
     if not order.patient:
         return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)
@@ -86,14 +86,17 @@ def _padded(order: Order) -> Runner:
     draws = graph.uses_randomness and not draws_any(order.program, order.options)
     if draws or (graph.mutates_inputs and not trains):
         raise Unfit("it has effects, which cannot be timed")
-    exact = CudaGraphRunner(fused, order.eager, order.graphs, patient=True, note=order.note)
+    exact = CudaGraphRunner(order.program, order.eager, order.graphs, patient=True, note=order.note)
     return PaddedRunner(
         *(order.program, order.eager, order.graphs, order.options, exact, order.note, cut), where_it_pays=True
     )
 
 
 def _drawing(order: Order) -> Order:
-    """Return the order with a program that can be padded although it drops something, if it may draw other numbers."""
+    """Return the order with single ops in place of fused attention with dropout, if other numbers may be drawn.
+
+    Eager still runs the fused kernels.
+    """
     if not draws_any(order.program, order.options):
         return order
     return attrs.evolve(order, program=with_single_dropout(order.program))
@@ -126,9 +129,9 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
         own = attrs.evolve(order, program=piece, eager=EagerRunner(piece), options=options, note=note)
         return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
 
-    order = order if name == "cudagraph" else _drawing(order)
-    draws = name == "cudagraph" or draws_any(order.program, order.options)
-    made = PiecewiseRunner(order.program, make, draws=draws, left=order.left)
+    unfuses = name != "cudagraph" and draws_any(order.program, order.options)
+    draws = name == "cudagraph" or unfuses
+    made = PiecewiseRunner(order.program, make, draws=draws, unfuses=unfuses, left=order.left)
     more = sum(stage.runner is not None for stage in made.stages) - 1
     order.graphs.widen(more)
     made.on_release = partial(order.graphs.widen, -more)

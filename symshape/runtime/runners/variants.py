@@ -12,7 +12,10 @@ from symshape.runtime.runners.cuda.capture import Recording, Replay
 
 __all__ = ["Variant", "measured"]
 
-_REPEATS = 5  # replays of each variant; the median counts
+_REPEATS = 5
+"""The replays of each variant where there are several; the median counts."""
+_ALONE = 2
+"""The replays of a single variant, which is only priced; the faster one counts: the first uploads the graph."""
 
 
 @attrs.frozen
@@ -22,7 +25,7 @@ class Variant:
     Attributes:
         kernels: whose kernels it runs: ``eager`` or ``inductor``.
         recording: the captured program.
-        milliseconds: the median time of a few replays on the device; None if not measured.
+        milliseconds: the time of a replay on the device, of a few; None if not measured.
     """
 
     kernels: str
@@ -33,11 +36,12 @@ class Variant:
 def measured(variants: Sequence[Variant], device: torch.device) -> tuple[Variant, ...]:
     """Return the variants with their times, the fastest first; they are timed in turn, for equal conditions."""
     times: list[list[float]] = [[] for _ in variants]
-    for _ in range(_REPEATS):
+    for _ in range(_REPEATS if len(variants) > 1 else _ALONE):
         for variant, found in zip(variants, times, strict=True):
             found.append(_once(variant.recording.replay, device))
+    middle = _REPEATS // 2 if len(variants) > 1 else 0
     pairs = zip(variants, times, strict=True)
-    made = [attrs.evolve(each, milliseconds=sorted(found)[_REPEATS // 2]) for each, found in pairs]
+    made = [attrs.evolve(each, milliseconds=sorted(found)[middle]) for each, found in pairs]
     return tuple(sorted(made, key=lambda each: each.milliseconds or 0.0))
 
 

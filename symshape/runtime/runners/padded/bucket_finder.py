@@ -76,7 +76,7 @@ class BucketFinder:
         self._lend = lend
         self._kernels = kernels
         self._timed = timed
-        self._blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=not self._on_cuda)
+        self._blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=True)
         self._bound = None if lend is not None else BoundInputs(program.graph)  # lent results may return as inputs
         self.refusals: dict[str, Refusal] = {}
         self._number = store.number()

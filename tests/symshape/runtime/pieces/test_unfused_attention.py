@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import attrs
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,8 @@ from symshape.graph.graph import Graph
 from symshape.graph.steps import Input, Node, Value
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.transform import PaddedGraph, pad
-from symshape.runtime.pieces.unfused_attention import without_fused_dropout
+from symshape.runtime.pieces.faults import Faults
+from symshape.runtime.pieces.unfused_attention import fuses_dropout, without_fused_dropout
 
 aten = torch.ops.aten
 EFFICIENT = aten._scaled_dot_product_efficient_attention.default
@@ -39,9 +41,18 @@ class _Made:
     """A graph of one call of fused attention, and of its backward."""
 
     def __init__(
-        self, op: Any, *, causal: bool = False, bias: bool = False, share: float = SHARE, scale: float | None = None
+        self,
+        op: Any,
+        *,
+        causal: bool = False,
+        bias: bool = False,
+        share: float = SHARE,
+        scale: float | None = None,
+        width: Any = 8,
+        order: tuple[int, ...] = (0, 2, 1, 3),
     ) -> None:
-        self.batch, self.length, self.number = symbol("s0"), symbol("s1"), 0
+        self.order = order
+        self.batch, self.length, self.number, self.width = symbol("s0"), symbol("s1"), 0, width
         query, key, value, gradient = (self.tensor(self.length) for _ in range(4))
         mask = self.made((self.batch, 1, self.length, self.length)) if bias else None
         self.inputs = [query, key, value, gradient, *([mask] if bias else [])]
@@ -70,9 +81,10 @@ class _Made:
         return Value(self.number, TensorSpec(tuple(sizes), tuple(strides), 0, torch.float64, CPU), object())
 
     def tensor(self, n: Any) -> Value:
-        """``(b, h, s, d)``, as ``(b, s, h, d)`` in memory."""
-        batch, length, heads, width = contiguous_strides((self.batch, n, 4, 8))
-        return self.made((self.batch, 4, n, 8), (batch, heads, length, width))
+        """``(b, h, s, d)``, in the order ``self.order`` in memory."""
+        sizes = (self.batch, 4, n, self.width)
+        strides = contiguous_strides([sizes[dim] for dim in self.order])
+        return self.made(sizes, [strides[self.order.index(dim)] for dim in range(4)])
 
     def arguments(self, op: Any, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         plain = [each for each in op._schema.arguments if not each.kwarg_only]
@@ -130,6 +142,36 @@ def test_results_and_gradients_are_those_of_attention(
             assert mine.transpose(1, 2).is_contiguous()
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 1, 3), (1, 0, 3, 2)])
+def test_results_keep_their_order_in_memory(order: tuple[int, ...]) -> None:
+    """The order (2, 0, 1, 3) is that of ``nn.MultiheadAttention``."""
+    made = _Made(CUDNN, order=order)
+    graph = without_fused_dropout(made.graph(made.out, *made.gradients))
+    run = compile_graph(graph, {"s0": 0, "s1": 1})
+    given = [
+        each.permute(order).contiguous().permute([order.index(dim) for dim in range(4)])
+        for each in _tensors(2, 5, False)
+    ]
+    torch.manual_seed(3)
+    found = run(given, (2, 5))
+    torch.manual_seed(3)
+    for mine, its in zip(found, _expected(given, False, SHARE, None), strict=True):
+        torch.testing.assert_close(mine, its)
+        assert mine.permute(order).is_contiguous()
+
+
+def test_heads_of_a_symbolic_size() -> None:
+    made = _Made(EFFICIENT, width=symbol("s2"))
+    graph = without_fused_dropout(made.graph(made.out, *made.gradients))
+    run = compile_graph(graph, {"s0": 0, "s1": 1, "s2": 2})
+    given = _tensors(2, 5, False)
+    torch.manual_seed(3)
+    found = run(given, (2, 5, 8))
+    torch.manual_seed(3)
+    for mine, its in zip(found, _expected(given, False, SHARE, None), strict=True):
+        torch.testing.assert_close(mine, its)
+
+
 @pytest.mark.parametrize("op", BACKWARD, ids=str)
 def test_forward_alone(op: Any) -> None:
     made = _Made(op)
@@ -154,3 +196,20 @@ def test_the_whole_is_padded_at_both_sizes(how: dict[str, bool]) -> None:
     padded = pad(graph, Region([parse("s1 >= 1"), parse("s0 >= 1")], {}, {"s0": 4, "s1": 12}), CPU, any_randomness=True)
     assert isinstance(padded, PaddedGraph), padded
     assert without_fused_dropout(graph) is graph
+
+
+def test_a_piece_may_hold_it_where_forward_and_backward_are_together() -> None:
+    made = _Made(EFFICIENT)
+    graph = made.graph(made.out, *made.gradients)
+    assert all(Faults(graph, CPU, draws=True, unfuses=True).of(node) is None for node in graph.nodes)
+    assert all(Faults(graph, CPU, draws=True).of(node) for node in graph.nodes)
+    assert all(map(fuses_dropout, graph.nodes))
+    assert not any(map(fuses_dropout, without_fused_dropout(graph).nodes))
+
+
+def test_backward_alone_stays_fused() -> None:
+    """As in a piece that has the backward of another piece's forward: such pieces are cut again."""
+    made = _Made(EFFICIENT)
+    graph = attrs.evolve(made.graph(*made.gradients), steps=(made.backward,))
+    assert without_fused_dropout(graph) is graph
+    assert any(map(fuses_dropout, without_fused_dropout(graph).nodes))
