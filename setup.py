@@ -1,6 +1,7 @@
 """Compile the reasoning of ``guards`` with mypyc, if there is a C compiler; everything else is in pyproject.toml.
 
-If torch is installed, the C++ extensions of symshape/native/extensions.py are compiled too.
+If torch is installed, the C++ extensions of symshape/native/extensions.py are compiled too.  The pages of errors
+go from docs/ into the package.
 
 The modules are ordinary Python and run as such where nothing was compiled, with the same answers and about a third of
 the speed.  SYMSHAPE_COMPILE=0 leaves compiling out, =1 makes a failure to compile an error; unset, a failure is told
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 COMPILED = (
     "terms/arithmetic",
@@ -186,4 +188,17 @@ class Build(build_ext):
             self.extensions = []
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": Build})
+class BuildPackages(build_py):
+    """A build that takes the pages of errors from docs/ into the package, for ``symshape error``."""
+
+    def run(self) -> None:
+        """Copy the packages, and the pages beside the command that prints them; an editable install reads docs/."""
+        super().run()
+        if not self.editable_mode:
+            for page in (HERE / "docs" / "errors").glob("*.md"):
+                target = Path(self.build_lib) / "symshape/frontends/cli/error_pages" / page.name
+                self.mkpath(str(target.parent))
+                self.copy_file(str(page), str(target))
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": Build, "build_py": BuildPackages})

@@ -1,26 +1,136 @@
-"""Every error that symshape raises on purpose: one root, one class a remedy."""
+"""Every error that symshape raises on purpose: one root, one class a remedy, and a code for each page of the docs.
+
+The last line of an error's traceback is a note (PEP 678) with its code and the address of its page. The note is no part
+of ``str(error)``.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import enum
+import re
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import attrs
 
 _noted: ContextVar[list[BaseException] | None] = ContextVar("noted", default=None)
 
+PAGES: dict[str, str] = {}
+"""By code, the page below ``docs/errors``; a reason of :class:`UnsupportedError` has a section of it (``#anchor``)."""
+
+
+def note_of(code: str) -> str:
+    """Return the line that names a code, its page in the repository, and the command that prints the page.
+
+    >>> note_of("SYM204")
+    '[SYM204] docs/errors/unsupported-error.md#seeding-inside (or: symshape error SYM204)'
+    """
+    return f"[{code}] docs/errors/{PAGES[code]} (or: symshape error {code})"
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code that an error's note names; empty for an error without such a note."""
+    return error.code if isinstance(error, SymShapeError) and type(error).note else ""
+
+
+def full_text(error: BaseException) -> str:
+    """Return the message of an error with its notes, but for the note that names its code."""
+    notes = getattr(error, "__notes__", ())
+    code = code_of(error)
+    return "\n".join([str(error), *([each for each in notes if each != note_of(code)] if code else notes)])
+
+
+def _page_named(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower() + ".md"
+
+
+class Reason(enum.Enum):
+    """The reasons why a program cannot be traced, each with its code and its section of the page of UnsupportedError.
+
+    Attributes:
+        code: the short code.
+        note: the note of the errors with this reason.
+    """
+
+    DATA_ON_HOST = "SYM201", "reading-a-tensors-data-on-the-host"
+    TENSOR_TEXT = "SYM202", "the-text-of-a-tensor"
+    RANDOM_NUMBERS = "SYM203", "random-numbers-of-python-or-numpy"
+    SEEDING = "SYM204", "seeding-inside"
+    GENERATOR = "SYM205", "a-generator-made-inside"
+    UNSEEN = "SYM206", "clocks-files-and-other-calls-into-c"
+    OUTPUT = "SYM207", "printing-warning-logging"
+    IDENTITY = "SYM208", "identity-of-an-argument"
+    ASSIGNED_DATA = "SYM209", "assigning-to-data-or-to-grad-of-an-argument"
+    HOOKS = "SYM210", "hooks-on-tensors-that-the-function-makes"
+    LAYOUT = "SYM211", "sparse-and-nested-tensors"
+    DEFAULTS = "SYM212", "changing-torchs-defaults-inside"
+    RESULT = "SYM213", "a-result-that-is-no-tensor-number-text-or-container"
+    STATE = "SYM214", "state-outside-the-arguments"
+    CONTROL_FLOW = "SYM215", "what-a-function-of-torchcond-while_loop-or-a-scan-may-not-do"
+    LEFT_GRADIENTS = "SYM216", "gradients-that-are-left-on-an-argument"
+    NO_FAKE = "SYM217", "a-custom-operator-without-a-fake-implementation"
+    TENSOR_ATTRIBUTES = "SYM218", "attributes-of-tensors"
+    FLAGS = "SYM219", "flags-of-torch"
+    MODULES = "SYM220", "modules-that-change-when-they-are-called-and-modules-of-torchscript"
+    CONJUGATED = "SYM221", "parts-of-a-lazily-conjugated-tensor"
+    COROUTINE = "SYM222", "coroutines"
+    FUNCTION_MODE = "SYM223", "a-torch-function-mode-around-the-call"
+    AUTOGRAD_STATE = "SYM224", "what-autograd-knows-of-a-tensor"
+    LOST_GRADIENTS = "SYM225", "gradients-that-a-graph-would-lose"
+    TRANSFORMS = "SYM226", "transforms-of-torchfunc"
+    OBJECTS = "SYM227", "an-object-in-two-places"
+    MEMO = "SYM228", "results-that-an-lru_cache-keeps"
+    UNCOMPARED = "SYM229", "objects-that-no-guard-can-compare"
+    OTHER_TRACE = "SYM230", "a-tensor-of-an-earlier-trace"
+    NUMBERS = "SYM231", "numbers-that-a-formula-cannot-stand-for"
+    MEMORY = "SYM232", "views-and-memory"
+    OPERATOR = "SYM233", "operators-without-a-rule"
+    OTHER_TRACER = "SYM234", "functions-that-trace-or-compile-themselves"
+    DYNAMO_GRAPH = "SYM235", "graphs-of-torchcompile"
+    FX_GRAPH = "SYM236", "programs-that-an-fx-graph-cannot-hold"
+    INSTALLATION = "SYM237", "this-python-this-torch-this-process"
+    RUNS_EAGERLY = "SYM238", "a-call-that-runs-eagerly-where-a-trace-is-asked-for"
+
+    def __init__(self, code: str, anchor: str) -> None:
+        PAGES[code] = f"unsupported-error.md#{anchor}"
+        self.code, self.note = code, note_of(code)
+
 
 class SymShapeError(Exception):
-    """Root of symshape's own errors."""
+    """Root of symshape's own errors.
+
+    Attributes:
+        code: the short code of the class; of an :class:`UnsupportedError`, of its reason.
+        note: the note that errors of the class get where they are made; empty for none.
+    """
+
+    code: str = ""
+    note: ClassVar[str] = ""
+
+    def __init_subclass__(cls, noted: bool = True, **kwargs: Any) -> None:
+        """Enter the page of a class with a code of its own; its errors get no note if ``noted`` is false."""
+        super().__init_subclass__(**kwargs)
+        if "code" in cls.__dict__:
+            PAGES[cls.code] = _page_named(cls.__name__)
+            cls.note = note_of(cls.code) if noted else ""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Note the error for :func:`refusals_noted`."""
+        """Add the note with the code, and note the error for :func:`refusals_noted`."""
         made = super().__new__(cls, *args, **kwargs)
+        if cls.note:
+            made.__notes__ = [cls.note]
         if not issubclass(cls, ProgramError):
             note_refusal(made)
         return made
+
+    def add_note(self, note: str, /) -> None:
+        """Add a note before the one with the code, which stays the last."""
+        super().add_note(note)
+        notes = self.__notes__
+        if len(notes) > 1 and notes[-2].startswith(f"[{self.code}] "):
+            notes[-2:] = reversed(notes[-2:])
 
 
 def note_refusal(error: BaseException) -> None:
@@ -47,13 +157,29 @@ def refusals_noted() -> Iterator[list[BaseException]]:
 class InputError(SymShapeError):
     """An argument cannot be traced or does not fit what was traced; change the call."""
 
+    code = "SYM106"
+
 
 class DimError(SymShapeError):
     """A dimension policy is malformed, or names an argument or dimension that does not exist; change the policy."""
 
+    code = "SYM107"
+
 
 class UnsupportedError(SymShapeError):
-    """The program does something that symshape cannot trace; change the program or leave that part out."""
+    """The program does something that symshape cannot trace; change the program or leave that part out.
+
+    Attributes:
+        reason: which kind of thing; the code and the note are the reason's.
+    """
+
+    code = "SYM200"
+    reason: Reason | None = None
+
+    def __init__(self, *args: object, reason: Reason | None = None) -> None:
+        super().__init__(*args)
+        if reason is not None:
+            self.reason, self.code, self.__notes__ = reason, reason.code, [reason.note]
 
 
 @attrs.define(auto_exc=True, str=False)
@@ -67,6 +193,8 @@ class MissError(SymShapeError):
             not for sizes that none serves.
     """
 
+    code = "SYM109"
+
     message: str
     sizes: Mapping[str, int] = attrs.field(factory=dict)
     nearest: Mapping[str, int] = attrs.field(factory=dict)
@@ -78,9 +206,13 @@ class MissError(SymShapeError):
 class RankError(SymShapeError):
     """Ranks do not agree on what they compile, or one of them did not come; the message names rank and difference."""
 
+    code = "SYM110"
 
-class ProgramError(SymShapeError, RuntimeError):
+
+class ProgramError(SymShapeError, RuntimeError, noted=False):
     """The program refuses these sizes: an operator or a ``torch._check`` failed while tracing, as it would in eager."""
+
+    code = "SYM105"
 
 
 class InternalError(SymShapeError):
@@ -89,13 +221,36 @@ class InternalError(SymShapeError):
     Without ``fullgraph=True`` the function runs eagerly, as for other calls that cannot be traced.
     """
 
+    code = "SYM112"
+
+
+@attrs.frozen
+class Problem:
+    """Something that a traced function does and that no graph can repeat.
+
+    Attributes:
+        text: the rest of a sentence that begins with the function's name.
+        reason: which kind of thing.
+    """
+
+    text: str
+    reason: Reason
+
 
 class UntestedTorchWarning(UserWarning):
     """The installed torch is older or newer than those that symshape was run with; the message names the versions."""
 
+    code = "SYM114"
+
 
 class FallbackWarning(UserWarning):
     """A compiled function runs eagerly, for calls that cannot be traced; the message has the reason and the line."""
+
+    code = "SYM113"
+
+
+for _kind in (UntestedTorchWarning, FallbackWarning):
+    PAGES[_kind.code] = _page_named(_kind.__name__)
 
 
 @attrs.define(auto_exc=True, str=False)
@@ -107,6 +262,8 @@ class ConstraintViolation(SymShapeError):
         symbol: the symbol of the dimension.
         source: the dimension in the caller's words, such as ``x.size(0)``.
     """
+
+    code = "SYM102"
 
     message: str
     symbol: str = ""
@@ -127,6 +284,8 @@ class DataDependentError(SymShapeError):
         suggestions: ``torch._check(...)`` lines; each of them was tried and settles the branch.
     """
 
+    code = "SYM103"
+
     message: str
     symbols: tuple[str, ...] = ()
     condition: str = ""
@@ -145,6 +304,8 @@ class GuardViolation(SymShapeError):
         violations: the violated guards.
     """
 
+    code = "SYM101"
+
     message: str
     violations: tuple[object, ...] = ()
 
@@ -152,11 +313,13 @@ class GuardViolation(SymShapeError):
         return self.message
 
 
-class RuntimeAssertionError(SymShapeError, RuntimeError):
+class RuntimeAssertionError(SymShapeError, RuntimeError, noted=False):
     """A ``torch._check`` on a data-dependent value failed while the compiled program ran.
 
     Of a check that raises another error (``torch._check_index``: an ``IndexError``) it is of that class too.
     """
+
+    code = "SYM104"
 
 
 _assertion_errors: dict[type[Exception], type[RuntimeAssertionError]] = {}
@@ -183,6 +346,8 @@ def assertion_error_of(kind: type[Exception]) -> type[RuntimeAssertionError]:
 class RunnerError(SymShapeError):
     """The asked-for runner cannot run this program here; choose another runner."""
 
+    code = "SYM108"
+
 
 @attrs.define(auto_exc=True, str=False)
 class VerificationError(SymShapeError):
@@ -193,6 +358,8 @@ class VerificationError(SymShapeError):
         differences: all differences, in words.
         cause: what the difference is likely to come from.
     """
+
+    code = "SYM111"
 
     message: str
     differences: tuple[str, ...] = ()

@@ -137,11 +137,12 @@ class Defect(Event):
 
 @attrs.frozen
 class RanEagerly(Event):
-    """A call that cannot be traced, or whose trace would not pay, ran the function itself: why, and the user's line."""
+    """A call ran eagerly, as its trace is impossible or would not pay: why, the user's line, and the error's code."""
 
     function: str
     reason: str
     place: str
+    code: str = ""
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ import pytest
 from symshape.native import loader
 from symshape.native.extensions import EXTENSIONS
 from tests.discovery import REPOSITORY
-from tests.pages.markdown import README, blocks
+from tests.pages.markdown import DOCS, README, blocks
 from tests.wheels import PACKAGES, Installed, install
 
 COMPILE_ONE = "import torch, symshape; f = symshape.compile(lambda x: x * 2); print(f(torch.ones(3)).tolist());"
@@ -62,6 +62,7 @@ def test_every_file_of_the_packages_is_in_it(installed: Installed) -> None:
     left_out = {".so", ".pyd", ".pyc"}
     files = [each for name in PACKAGES for each in (REPOSITORY / name).rglob("*") if each.is_file()]
     wanted = {each.relative_to(REPOSITORY).as_posix() for each in files if each.suffix not in left_out}
+    wanted |= {f"symshape/frontends/cli/error_pages/{each.name}" for each in (DOCS / "errors").glob("*.md")}
     assert wanted - installed.files == set()
     assert installed.files - wanted == set()
 
@@ -87,6 +88,8 @@ def test_commands_of_the_guides(installed: Installed, tmp_path: Path) -> None:
     traced = installed.run("symshape", *words, folder=tmp_path)
     assert "f32[16*batch]" in traced.stdout, traced.stderr
     assert "</script>" in (tmp_path / "trace.html").read_text(encoding="utf-8")
+    page = installed.run("symshape", "error", "SYM204", folder=tmp_path)
+    assert page.stdout.startswith("## Seeding inside\n"), page.stderr
     environment = installed.run("symshape", "env", folder=tmp_path, variables={"SYMSHAPE_NATIVE": "0"}).stdout
     assert f"0 of {len(EXTENSIONS)} extensions serve" in environment
     assert "SYMSHAPE_NATIVE=0" in environment

@@ -82,6 +82,7 @@ def sources(folder: Path) -> Path:
         shutil.copytree(REPOSITORY / name, folder / name, ignore=leave)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, folder)
+    shutil.copytree(REPOSITORY / "docs" / "errors", folder / "docs" / "errors")
     return folder
 
 

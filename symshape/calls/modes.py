@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import attrs
 import torch
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch
 from symshape.torch_internals.dispatch import DeviceContext
 
@@ -107,7 +107,8 @@ def _device() -> str:
             raise UnsupportedError(
                 f"the torch function mode {strange[-1]} is active around the call, and would act on a compiled "
                 "program twice: during the trace and in each run; call the uncompiled function there, or enter "
-                "the mode inside the function"
+                "the mode inside the function",
+                reason=Reason.FUNCTION_MODE,
             )
     return str(torch.get_default_device())
 

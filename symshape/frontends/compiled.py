@@ -20,7 +20,7 @@ from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
 from symshape.calls.variables import GradientsRead, writing
 from symshape.cost.units import amount
-from symshape.errors import InputError, UnsupportedError
+from symshape.errors import InputError, Reason, UnsupportedError
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing, History, changed_sizes, on_device
 from symshape.frontends.compiled_reports import Reports
@@ -119,7 +119,9 @@ class Compiled(Reports, Warming):
             self._now_and_then(args, kwargs)
         leaves = ((*args, *kwargs.values()) if args else tuple(kwargs.values())) if kwargs else args
         if _cannot_serve():
-            return self._without_key(refusal() or UnsupportedError(_IN_JIT_TRACE), args, kwargs)
+            return self._without_key(
+                refusal() or UnsupportedError(_IN_JIT_TRACE, reason=Reason.OTHER_TRACER), args, kwargs
+            )
         if self._layout.active:
             leaves = self._layout.quick(args, kwargs)
         try:

@@ -23,7 +23,7 @@ import attrs
 import torch
 
 from guards.sets.guard import Guard
-from symshape.errors import FallbackWarning, InputError, RunnerError, UnsupportedError
+from symshape.errors import FallbackWarning, InputError, Reason, RunnerError, UnsupportedError, note_of
 from symshape.frontends.dynamo_aot import ProvenCalls, doubt, is_straight, kernels_of_torch, written
 from symshape.frontends.dynamo_graph import DynamoGraph, Origin, alive, as_it_came
 from symshape.frontends.dynamo_inductor import compiled_by_inductor
@@ -94,7 +94,7 @@ def symshape_backend(
         return _as_dynamo_made_it(gm, words.origin, given, chosen, reason)
     try:
         if reason:
-            raise UnsupportedError(f"AOTAutograd may be wrong about the graph: {reason}")
+            raise UnsupportedError(f"AOTAutograd may be wrong about the graph: {reason}", reason=Reason.DYNAMO_GRAPH)
         return _by_aot_autograd(gm, example_inputs, words.origin, given, (runner, fullgraph, chosen), plain)
     except Exception as error:  # whatever AOTAutograd may raise: Dynamo's graph can still run
         _let_go(error)
@@ -104,9 +104,10 @@ def symshape_backend(
     return _refused(gm, words.origin, given, chosen, refused)
 
 
-def _eagerly(gm: torch.fx.GraphModule, why: Exception) -> Callable[..., Any]:
+def _eagerly(gm: torch.fx.GraphModule, why: UnsupportedError) -> Callable[..., Any]:
     """Return Dynamo's graph itself, with a warning that says why it is not served."""
-    warnings.warn(f"a graph of torch.compile runs eagerly: {why}", FallbackWarning, stacklevel=2)
+    text = f"a graph of torch.compile runs eagerly: {why}\n  {note_of(why.code)}"
+    warnings.warn(text, FallbackWarning, stacklevel=2)
     return gm.forward
 
 
@@ -179,7 +180,9 @@ def _by_aot_autograd(
     serve = TrainingGraph(gm, taken, parts).serve if plain else taken
     forward = next((each for each in parts if each.origin.part == "forward"), None)
     hooked = None if forward is None or runner not in ("auto", "eager") else _under_hooks(gm, forward)
-    overlapping = UnsupportedError("arguments share memory, and the graph writes to one of them")
+    overlapping = UnsupportedError(
+        "arguments share memory, and the graph writes to one of them", reason=Reason.DYNAMO_GRAPH
+    )
 
     def refused() -> Callable[..., Any]:
         return _refused(gm, origin, given, chosen, overlapping, fullgraph)

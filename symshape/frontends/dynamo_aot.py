@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from meta_fns.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.runtime.runners.cuda.overlaps import may_overlap
 from symshape.torch_internals import functorch, pytree
 from symshape.torch_internals.autograd import top_saving_hooks
@@ -157,7 +157,7 @@ class _KernelsByThread(dict[Any, Any]):
         return self._refuse
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError(f"AOTAutograd computes {self._op} differently from eager")
+        raise UnsupportedError(f"AOTAutograd computes {self._op} differently from eager", reason=Reason.DYNAMO_GRAPH)
 
 
 kernels_of_torch = KernelsOfTorch()

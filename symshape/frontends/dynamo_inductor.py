@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from symshape import events
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.frontends.dynamo_graph import DynamoGraph
 
 Make = Callable[[str, torch.fx.GraphModule], DynamoGraph]
@@ -53,7 +53,10 @@ def check_names(code: Any) -> None:
         known = function.__globals__.keys() | vars(builtins).keys()
         unknown = sorted(set(_globals_read(function.__code__)) - known)
         if unknown:
-            raise UnsupportedError(f"the code that Inductor generated reads {unknown[0]}, which it does not define")
+            raise UnsupportedError(
+                f"the code that Inductor generated reads {unknown[0]}, which it does not define",
+                reason=Reason.DYNAMO_GRAPH,
+            )
 
 
 def _globals_read(code: CodeType) -> Iterator[str]:

@@ -17,7 +17,7 @@ import attrs
 import torch
 
 from guards.text.escaping import printable
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.frontends.dynamo_graph import Origin
 from symshape.torch_internals.compile_context import CompileContext
 from symshape.torch_internals.dynamo import wrapping
@@ -72,7 +72,10 @@ def refused_by_torch(error: Exception) -> UnsupportedError:
     reason = re.split(r"\.\s", " ".join(reason.split()))[0]
     location = location_in(rest)
     place = "" if location is None else f" (at {origin_of(location)})"
-    return UnsupportedError(f"torch's AOTAutograd refuses the graph with {type(error).__name__}: {reason}{place}")
+    return UnsupportedError(
+        f"torch's AOTAutograd refuses the graph with {type(error).__name__}: {reason}{place}",
+        reason=Reason.DYNAMO_GRAPH,
+    )
 
 
 def _in_hand() -> tuple[CodeType | None, Any]:

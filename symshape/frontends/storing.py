@@ -12,7 +12,7 @@ from guards.sets.sources import Source
 from symshape import events
 from symshape.calls.arguments import Call, values_of
 from symshape.dims import Dim, Policy
-from symshape.errors import InputError, MissError, UnsupportedError
+from symshape.errors import InputError, MissError, Reason, UnsupportedError
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.stats import Stats
 from symshape.frontends.trace import check_call
@@ -124,7 +124,8 @@ class Storing(Compiled):
             except AskAgain:
                 continue
             if isinstance(found, EagerCall):
-                raise UnsupportedError(found.reason)
+                kind = None if found.refusal is None else found.refusal.kind
+                raise UnsupportedError(found.reason, reason=kind or Reason.RUNS_EAGERLY)
             return
 
     def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[CertificateRecord, Certificate]:

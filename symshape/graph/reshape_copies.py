@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import torch
 
-from symshape.errors import DataDependentError, UnsupportedError
+from symshape.errors import DataDependentError, Reason, UnsupportedError
 from symshape.graph.steps import Node, Step, Value, values_in, writes_nothing, written_values
 from symshape.user_code import Location, at
 
@@ -90,7 +90,8 @@ def settle(
                     raise UnsupportedError(
                         "reshape returns a view or a copy here, depending on sizes that are known only at run "
                         "time, and the result, or the tensor it comes from, is written to in place; call "
-                        "contiguous() or clone() before reshape"
+                        "contiguous() or clone() before reshape",
+                        reason=Reason.MEMORY,
                     )
         elif each.copy in returned:
             viewed = _laying_out(_viewed(steps), steps, also=_copies_densely) if viewed is None else viewed

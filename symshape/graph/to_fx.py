@@ -12,7 +12,7 @@ import torch.fx
 from guards.sets.sources import IntArg, Size, StorageOffset, Stride
 from guards.terms import arithmetic, fold
 from guards.terms.term import Op, Term
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.control_flow import ControlFlow
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
@@ -130,16 +130,19 @@ class _Writer:
     def _node(self, step: Node) -> None:
         if step.grad is not None or step.inference is not None:
             raise UnsupportedError(
-                "the program switches gradients or inference mode on or off inside, which an FX graph cannot express"
+                "the program switches gradients or inference mode on or off inside, which an FX graph cannot express",
+                reason=Reason.FX_GRAPH,
             )
         op: Any = step.op
         if isinstance(op, ControlFlow):
             raise UnsupportedError(
-                f"the program calls {op}, which takes functions; an FX graph made by symshape holds none"
+                f"the program calls {op}, which takes functions; an FX graph made by symshape holds none",
+                reason=Reason.FX_GRAPH,
             )
         if isinstance(op, LiveCall):
             raise UnsupportedError(
-                f"the program calls {op}, which changes what autograd records; an FX graph cannot express that"
+                f"the program calls {op}, which changes what autograd records; an FX graph cannot express that",
+                reason=Reason.FX_GRAPH,
             )
         args = tuple(self._argument(arg) for arg in step.args)
         kwargs = {name: self._argument(arg) for name, arg in step.kwargs.items()}
@@ -176,7 +179,7 @@ class _Writer:
         if term.op == "symbol":
             return self.floats[term.symbol]
         if term.op not in _FLOATS:
-            raise UnsupportedError(f"an FX graph cannot express the float {term}")
+            raise UnsupportedError(f"an FX graph cannot express the float {term}", reason=Reason.FX_GRAPH)
         operands = [self._leaf(a) if isinstance(a, (Term, FloatTerm)) else a for a in term.args]
         return self.graph.call_function(_FLOATS[term.op], tuple(operands))
 
@@ -197,7 +200,9 @@ class _Writer:
         if op is Op.TRUE or op is Op.FALSE:
             return op is Op.TRUE
         if op is Op.SYMBOL:
-            raise UnsupportedError(f"the symbol {term} is not read from an argument of this graph")
+            raise UnsupportedError(
+                f"the symbol {term} is not read from an argument of this graph", reason=Reason.FX_GRAPH
+            )
         if op is Op.ADD:
             constant, items = term.args
             parts = [

@@ -20,9 +20,13 @@ from symshape.errors import (
     DimError,
     FallbackWarning,
     ProgramError,
+    Reason,
     RunnerError,
     SymShapeError,
     UnsupportedError,
+    code_of,
+    full_text,
+    note_of,
 )
 from symshape.graph.program import State
 from symshape.interrupts import interrupt_in
@@ -259,7 +263,7 @@ class EagerCalls:
             place: the user's line; empty if the error's text names it, None if its traceback does.
         """
         sure = isinstance(error, (UnsupportedError, DataDependentError)) if sure is None else sure
-        said = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        said = full_text(error)
         reason = said if sure else f"{type(error).__name__} while it was traced: {said}"
         if place is None:
             place = raised_at(error, default="") or defined_at(self._fn)
@@ -268,6 +272,7 @@ class EagerCalls:
             refusal = account.refusal or Refusal(reason, place, sure)
             refusal.reason, refusal.place, refusal.sure, refusal.state = reason[:_LONGEST], place, sure, state
             refusal.own = str(error) if isinstance(error, ProgramError) else ""
+            refusal.code, refusal.kind = code_of(error), error.reason if isinstance(error, UnsupportedError) else None
             if len(refusal.values) >= _MOST_VALUES:
                 refusal.values.clear()
             refusal.values[about] = None
@@ -321,7 +326,10 @@ class EagerCalls:
         if refusal is None:
             return result
         if self._fullgraph:
-            raise UnsupportedError(f"{name_of(self._fn)} cannot be traced, though it runs eagerly: {refusal.text()}")
+            raise UnsupportedError(
+                f"{name_of(self._fn)} cannot be traced, though it runs eagerly: {refusal.text()}",
+                reason=Reason.RUNS_EAGERLY,
+            )
         if not refusal.sure:
             self._tell(call)
         return result
@@ -331,16 +339,19 @@ class EagerCalls:
         refusal, account, name = call.refusal, call.account, name_of(self._fn)
         refused = refusal is not None
         if events.anybody():
-            reason, place = (refusal.reason, refusal.place) if refusal is not None else (call.reason, account.place)
-            events.emit(events.RanEagerly(name, reason, place))
+            told = (call.reason, account.place, FallbackWarning.code)
+            if refusal is not None:
+                told = refusal.reason, refusal.place, refusal.code
+            events.emit(events.RanEagerly(name, *told))
         if refused in self._warned or call.reason in _QUIET:
             return
-        warn_user(
-            f"{name} cannot be traced and runs eagerly for calls like this one: {refusal.text()}\n  {self._remedy}"
-            if refusal is not None
-            else f"{account.reason}\n  {_HELP}",
-            FallbackWarning,
-        )
+        text, code = f"{account.reason}\n  {_HELP}", FallbackWarning.code
+        if refusal is not None:
+            text = (
+                f"{name} cannot be traced and runs eagerly for calls like this one: {refusal.text()}\n  {self._remedy}"
+            )
+            code = refusal.code or code
+        warn_user(f"{text}\n  {note_of(code)}", FallbackWarning)
         self._warned.add(refused)  # not before: where warnings are errors, each of these calls is one
 
     # -- in words
@@ -382,8 +393,9 @@ class EagerCalls:
         name = name_of(self._fn)
         told: dict[str, tuple[int, int]] = {}
         for each in [found for account in self.programs.accounts if (found := account.refusal) is not None]:
-            before = told.get(each.first_line(), (0, 0))
-            told[each.first_line()] = before[0] + each.calls, before[1] + each.attempts
+            line = f"{each.first_line()} [{each.code}]" if each.code else each.first_line()
+            before = told.get(line, (0, 0))
+            told[line] = before[0] + each.calls, before[1] + each.attempts
         if not self.fallbacks:
             return "\n".join(others) or f"Every call of {name} was traced: none fell back."
         lines = [*others, f"{name} ran eagerly in {_times(self.fallbacks, 'call')} of {calls:,}:"]

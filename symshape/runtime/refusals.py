@@ -11,6 +11,7 @@ import attrs
 
 from guards.sets.sources import spelled
 from symshape.calls.arguments import TENSOR_TYPES
+from symshape.errors import Reason
 from symshape.graph.program import State
 from symshape.runtime.entry import Entry
 from symshape.user_code import user_frame
@@ -23,7 +24,7 @@ class Refusal:
     """A refused trace: its reason, its place in the user's code, and its counts.
 
     Attributes:
-        reason: the error's message.
+        reason: the error's message, with its notes.
         place: the user's line that caused it, as text.
         sure: whether the error proves that the program cannot be traced; else it may be the program's own error.
         state: the state that the trace had read when it was refused, if any.
@@ -31,6 +32,8 @@ class Refusal:
         calls: the number of eager calls.
         values: the integers of refused calls, in order.
         own: the trace's error text if the program itself refuses the sizes (``ProgramError``); else empty.
+        code: the code of the error, if it has one, else empty.
+        kind: the error's kind of reason, of an ``UnsupportedError``.
     """
 
     reason: str
@@ -41,6 +44,8 @@ class Refusal:
     calls: int = 0
     values: dict[Hashable, None] = attrs.field(factory=dict)
     own: str = ""
+    code: str = ""
+    kind: Reason | None = None
 
     def text(self) -> str:
         """Return the reason with the user's line."""

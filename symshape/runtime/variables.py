@@ -28,7 +28,7 @@ from symshape.calls.container_aliasing import any_forbidden
 from symshape.calls.floats import ChangingFloats, FloatLeaf, with_leaves
 from symshape.calls.nesting_codegen import KnownNestings
 from symshape.calls.variables import FloatPlace, Variable
-from symshape.errors import InputError, SymShapeError, UnsupportedError
+from symshape.errors import InputError, Reason, SymShapeError, UnsupportedError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program, Slot
 from symshape.runtime.cache import EntryCache
@@ -252,7 +252,8 @@ class Layout:
             name = (different or list(self._names))[0]
             raise UnsupportedError(
                 f"reads and writes {name}, which changes at every call in a way that no program can follow; "
-                "keep it in a tensor, or out of the function"
+                "keep it in a tensor, or out of the function",
+                reason=Reason.STATE,
             )
 
     def _begun_rest(self, clock: int) -> int:

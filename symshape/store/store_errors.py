@@ -28,6 +28,8 @@ class EntryError(SymShapeError):
     The message may quote the file: unprintable characters are escaped.
     """
 
+    code = "SYM115"
+
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from symshape.errors import UnsupportedError, UntestedTorchWarning
+from symshape.errors import Reason, UnsupportedError, UntestedTorchWarning, note_of
 
 OLDEST, NEWEST = "2.11", "2.14"
 """The versions of torch in which the private parts of this folder were seen working."""
@@ -64,7 +64,8 @@ def refuse_if_missing() -> None:
 def _refusal(*paths: str) -> UnsupportedError:
     return UnsupportedError(
         f"torch {torch.__version__} has no {', '.join(paths)}, which symshape needs: its calls run eagerly; install "
-        f"torch {OLDEST} to {NEWEST}, or a newer symshape"
+        f"torch {OLDEST} to {NEWEST}, or a newer symshape",
+        reason=Reason.INSTALLATION,
     )
 
 
@@ -90,7 +91,8 @@ def warn_of_version(version: str = torch.__version__, warn: Callable[..., object
     if not _numbers(OLDEST) <= _numbers(version) <= _numbers(NEWEST):
         warn(
             f"symshape was seen working with torch {OLDEST} to {NEWEST}, and this is torch {version}. Where it lacks a "
-            "private part that symshape uses, functions run eagerly or without a feature, and say so.",
+            "private part that symshape uses, functions run eagerly or without a feature, and say so.\n  "
+            f"{note_of(UntestedTorchWarning.code)}",
             UntestedTorchWarning,
             stacklevel=2,
         )

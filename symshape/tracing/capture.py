@@ -23,7 +23,7 @@ from symshape.calls.modes import modes
 from symshape.calls.outputs import writes_records
 from symshape.calls.questions import Question
 from symshape.calls.variables import Variable, Write, all_written, containers_in, note_written
-from symshape.errors import InternalError, SymShapeError, UnsupportedError, refusals_noted
+from symshape.errors import InternalError, Problem, Reason, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.autograd_history import without_unseen_history
 from symshape.graph.codegen import compile_graph
 from symshape.graph.graph import Graph
@@ -132,7 +132,8 @@ def capture(
     if inspect.iscoroutinefunction(fn.forward if isinstance(fn, torch.nn.Module) else fn):
         raise UnsupportedError(
             f"{name_of(fn)} is a coroutine function, whose calls compute nothing before they are awaited; compile the "
-            "function that computes, and await around it"
+            "function that computes, and await around it",
+            reason=Reason.COROUTINE,
         )
     thresholds = gc.get_threshold()
     try:
@@ -213,7 +214,7 @@ def _trace(
                 roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
                 outputs, specs, tree = outputs_of(tracer, result, roots)
                 if changes.changes and not serves:
-                    side_effects.refuse([changes.changes[0].text], name_of(fn))
+                    side_effects.refuse([Problem(changes.changes[0].text, Reason.STATE)], name_of(fn))
                 written, every = written_by(tracer, changes, result, roots, len(outputs))
                 writes, given = _given(changes, every, recorder)
                 outputs += tuple(written)
@@ -333,7 +334,7 @@ def _run(
     args, kwargs, values = call.nest(arguments.leaves)
     given, records = Given(args, kwargs), GivenRecords(call, (args, kwargs, values))
     planted, gradients = Planted(variables, values), Gradients(tell, tracer.read_first)
-    problems, changes, found = list[str](), list[Changes](), list[Any]()
+    problems, changes, found = list[Problem](), list[Changes](), list[Any]()
     around.afterwards(partial(_closed, tracer, arguments), partial(_world_as_it_was, recorder, planted, changes))
     tracer.env.data = ScalarData(tracer, arguments.floats, arguments.integers) if recorder.serves else tracer.env.data
     try:
@@ -385,8 +386,8 @@ def _world_as_it_was(recorder: Recorder, planted: Planted, changes: Sequence[Cha
     planted.put_back(again=unfinished)
 
 
-def _closed(tracer: Tracer, arguments: SymbolicArguments) -> list[str]:
-    """End the use of symbolic tensors; return descriptions of changed gradients that cannot be traced."""
+def _closed(tracer: Tracer, arguments: SymbolicArguments) -> list[Problem]:
+    """End the use of symbolic tensors; return the problems with changed gradients."""
     tracer.close()
     lifted = (each.tensor for each in tracer.lifting.lifted.values())
     return side_effects.undo_gradients((*arguments.tensors(), *lifted))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symshape.errors import SymShapeError, UnsupportedError
+from symshape.errors import Reason, SymShapeError, UnsupportedError
 from symshape.tracing.restart import Restart, with_fewer_symbols
 from symshape.user_code import raised_at
 
@@ -22,16 +22,19 @@ def explain(error: Exception, presumed: Sequence[str] = ()) -> None:
             f"the program uses a size that varies where only a plain number will do: {error} "
             f"(at {raised_at(error)}); make it a constant with int(size), or declare that size static",
             with_fewer_symbols,
+            Reason.NUMBERS,
         ) from error
     if type(error).__module__.startswith("torch._dynamo"):
         raise UnsupportedError(
             f"the program calls something that compiles itself with torch.compile (at {raised_at(error)}), "
-            "such as torch.cond; take that part out of the traced function"
+            "such as torch.cond; take that part out of the traced function",
+            reason=Reason.OTHER_TRACER,
         ) from error
     if "data is not allocated yet" in text or "doesn't have storage" in text:
         raise UnsupportedError(
             f"the program calls something that reads a tensor's memory while it is traced (at {raised_at(error)}); "
-            "wrap it as a custom op with torch.library.custom_op"
+            "wrap it as a custom op with torch.library.custom_op",
+            reason=Reason.OTHER_TRACER,
         ) from error
     if presumed:
         more = f", and {len(presumed) - 1} more" if len(presumed) > 1 else ""

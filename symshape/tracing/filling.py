@@ -18,6 +18,7 @@ import torch
 from guards.sets.sources import Source
 from symshape.calls.generator_states import state_of
 from symshape.dims import Policy
+from symshape.errors import Problem, Reason
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.graph.steps import Node, Step, drawn_from, draws_random_numbers, written_values
 from symshape.tracing.memo_calls import ATTEMPTS
@@ -48,7 +49,8 @@ def _memos_to_fill(missing: Sequence[_Missed], fixed: Sequence[Source]) -> Resta
         return attrs.evolve(attempt, policies={**attempt.policies, **static})
 
     name = missing[0][0].name
-    return Restart(f"makes what the memo of {name} keeps; call {name} once before", change, prepares=True)
+    text = f"makes what the memo of {name} keeps; call {name} once before"
+    return Restart(text, change, Reason.MEMO, prepares=True)
 
 
 def _fill(missing: Sequence[_Missed]) -> Missing | None:
@@ -70,7 +72,7 @@ def _fill(missing: Sequence[_Missed]) -> Missing | None:
     return None
 
 
-def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list[str]:
+def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list[Problem]:
     """Return descriptions of the values that memos made in a trace and that a graph could not keep.
 
     Raises:
@@ -98,7 +100,7 @@ def fill_or_refuse(changes: Changes, recorder: Recorder, tracer: Tracer) -> list
         raise _memos_to_fill(known, fixed)
     users = [one for one, call in calls if not one.of_library and (call is not None or one.must_be_made)]
     texts = [f"makes {each.kind} that the memo of {each.name} keeps; call {each.name} once before" for each in users]
-    return changes.unmade + texts
+    return changes.unmade + [Problem(text, Reason.MEMO) for text in texts]
 
 
 def _matters(step: Step, memory: set[int]) -> bool:

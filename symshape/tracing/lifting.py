@@ -10,7 +10,7 @@ import torch
 
 from meta_fns import TensorSpec
 from symshape.calls.arguments import computes_as_torch_tensor
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.steps import Lifted, Value
 from symshape.torch_internals import dispatch
 from symshape.tracing.state.instrument.hooks import tell
@@ -46,18 +46,23 @@ class Lifting:
         if found is None:
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
                 if not computes_as_torch_tensor(type(tensor)):
-                    raise UnsupportedError(f"the program reads a {type(tensor).__name__}, which cannot be traced")
+                    raise UnsupportedError(
+                        f"the program reads a {type(tensor).__name__}, which cannot be traced", reason=Reason.LAYOUT
+                    )
                 tell(special_methods, type(tensor))  # subclasses may be changed later to override torch's functions
             if tensor.is_nested:
-                raise UnsupportedError("the program reads a nested tensor, which cannot be traced")
+                raise UnsupportedError(
+                    "the program reads a nested tensor, which cannot be traced", reason=Reason.LAYOUT
+                )
             if tensor.layout is not torch.strided:
                 raise UnsupportedError(
-                    f"the program reads a tensor of layout {tensor.layout}; only strided is supported"
+                    f"the program reads a tensor of layout {tensor.layout}; only strided is supported",
+                    reason=Reason.LAYOUT,
                 )
             try:
                 key = tensor.untyped_storage()._cdata
             except (RuntimeError, NotImplementedError) as error:
-                raise UnsupportedError("the program reads a tensor without storage") from error
+                raise UnsupportedError("the program reads a tensor without storage", reason=Reason.LAYOUT) from error
             storage = self._storages.setdefault(key, object())
             name = self._names.get(id(tensor)) or f"constant{len(self.lifted)}"
             value = self._new_value(TensorSpec.of(tensor), storage)

@@ -22,6 +22,7 @@ import torch
 
 from guards.terms.term import Op, Term
 from symshape.calls.questions import DATA, Question
+from symshape.errors import Reason
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.lru_cache_answers import (
     CONTAINERS,
@@ -54,6 +55,7 @@ def _called_plainly() -> Restart:
     return Restart(
         "the program can tell a function with a memo from the function that it wraps; call it outside of the program",
         with_fewer_symbols,
+        Reason.MEMO,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from meta_fns.torch_internals import OpOverload
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch
 from symshape.torch_internals.dispatch import TorchDispatchMode
 from symshape.torch_internals.dispatch import dispatch_modes as _get_current_dispatch_mode_stack
@@ -86,7 +86,7 @@ class TracingMode(TorchDispatchMode):
         why = "takes functions, which a compiled graph cannot hold; call it outside the compiled function"
         if name == "cond":
             why = "chooses by a tensor's data, and a compiled graph does not branch here; choose with torch.where"
-        raise UnsupportedError(f"{name} (at {self.tracer.env.origin()}) {why}")
+        raise UnsupportedError(f"{name} (at {self.tracer.env.origin()}) {why}", reason=Reason.CONTROL_FLOW)
 
 
 def is_tracing() -> bool:

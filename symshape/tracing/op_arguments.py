@@ -9,7 +9,7 @@ import torch
 
 from guards.terms import boolean
 from guards.terms.term import Op, Term
-from symshape.errors import SymShapeError, UnsupportedError
+from symshape.errors import Reason, SymShapeError, UnsupportedError
 from symshape.graph.steps import Value
 from symshape.tracing.intercept.saved_results import SavedResults
 from symshape.tracing.intercept.torch_functions.random_state import address
@@ -51,7 +51,8 @@ class OpArguments:
                 if arg._tracer is not trace:
                     raise UnsupportedError(
                         "the program uses a tensor that belongs to an earlier trace, whose function stored it "
-                        "outside itself; return that tensor from the function and pass it as an argument"
+                        "outside itself; return that tensor from the function and pass it as an argument",
+                        reason=Reason.OTHER_TRACE,
                     )
                 specs.append(arg._spec)
                 values.append(self._saved.of(arg) if torch.is_grad_enabled() else arg._value)
@@ -91,7 +92,8 @@ class OpArguments:
             raise UnsupportedError(
                 f"the function creates a torch.Generator (used at {where}), which a compiled graph would not "
                 "create again: its numbers would continue where they should start over; create it outside and "
-                "pass it as an argument"
+                "pass it as an argument",
+                reason=Reason.GENERATOR,
             )
 
 

@@ -10,7 +10,7 @@ import torch
 
 from meta_fns import TensorSpec
 from meta_fns.torch_internals import OpOverload
-from symshape.errors import ProgramError, UnsupportedError
+from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.steps import Binding, Node, Value, values_in
 from symshape.torch_internals import dispatch
@@ -56,7 +56,9 @@ def refuse_inference(call: OpCall, memory: Collection[object], env: ShapeEnv) ->
     """
     if memory and not torch.is_inference_mode_enabled() and any(value.storage in memory for value in call.written()):
         said = f"{call.op} writes to an inference tensor, outside inference mode (at {env.origin()})"
-        raise ProgramError(said) from UnsupportedError(f"{said}, an error that the program catches")
+        raise ProgramError(said) from UnsupportedError(
+            f"{said}, an error that the program catches", reason=Reason.MEMORY
+        )
 
 
 def refuse_unstrided(call: OpCall, spec: TensorSpec, env: ShapeEnv) -> None:
@@ -69,7 +71,8 @@ def refuse_unstrided(call: OpCall, spec: TensorSpec, env: ShapeEnv) -> None:
         kind = "quantized" if spec.layout is torch.strided else str(spec.layout).removeprefix("torch.")
         raise UnsupportedError(
             f"{call.op} creates a {kind} tensor (at {env.origin()}), which cannot be traced; "
-            "create it outside the compiled function"
+            "create it outside the compiled function",
+            reason=Reason.LAYOUT,
         )
 
 
@@ -84,7 +87,8 @@ def note_laziness(call: OpCall, value: Value, lazy: dict[Value, tuple[bool, bool
     if conjugated and call.op is aten.view_as_real.default:
         raise UnsupportedError(
             f"the real and imaginary parts of a lazily conjugated tensor are read (at {env.origin()}), which "
-            "cannot be traced; call resolve_conj() on the tensor first"
+            "cannot be traced; call resolve_conj() on the tensor first",
+            reason=Reason.CONJUGATED,
         )
     if call.plan.changes_laziness:
         lazy[value] = (

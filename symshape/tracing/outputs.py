@@ -17,7 +17,7 @@ from symshape.calls.constant_keys import NOTHING
 from symshape.calls.naming import Naming
 from symshape.calls.outputs import result_of
 from symshape.calls.variables import OutputReference, Write, containers_in
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.reshape_copies import settle
 from symshape.graph.steps import Step, Value
@@ -68,7 +68,9 @@ def written_by(
         try:
             outputs.append(_output(tracer, leaf, change.variable.name, inputs))
         except UnsupportedError as error:
-            raise UnsupportedError(f"the program {change.text}; here it cannot: {error}") from error
+            raise UnsupportedError(
+                f"the program {change.text}; here it cannot: {error}", reason=Reason.STATE
+            ) from error
         return OutputReference(start + len(outputs) - 1)
 
     _refuse_shared_with_the_call(changes, result)
@@ -88,15 +90,17 @@ def _refuse_shared_with_the_call(changes: Changes, result: Any) -> None:
         own, name = set(change.containers), change.variable.name
         if not own.isdisjoint(returned):
             raise UnsupportedError(
-                f"the program returns a list or dictionary that it also stores in {name}; return a copy of it"
+                f"the program returns a list or dictionary that it also stores in {name}; return a copy of it",
+                reason=Reason.OBJECTS,
             )
         if not own.isdisjoint(changes.given):
             raise UnsupportedError(
-                f"the program stores a list or dictionary that is an argument in {name}; store a copy of it"
+                f"the program stores a list or dictionary that is an argument in {name}; store a copy of it",
+                reason=Reason.OBJECTS,
             )
         twice = len(own) < len(change.containers) or any(times[each] > 1 for each in own)
         if change.value is None and twice:  # the present content of an argument
-            raise UnsupportedError(f"the program {change.text}")
+            raise UnsupportedError(f"the program {change.text}", reason=Reason.OBJECTS)
 
 
 def steps_for(tracer: Tracer, outputs: tuple[Any, ...]) -> tuple[Step, ...]:
@@ -128,14 +132,16 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
         if attributes_of(leaf):
             raise UnsupportedError(
                 f"the function sets the attribute {attributes_of(leaf)[0]} on {path}, which a compiled graph would "
-                "not repeat; return the attribute's value too"
+                "not repeat; return the attribute's value too",
+                reason=Reason.TENSOR_ATTRIBUTES,
             )
         views = any(leaf._value.storage is each.storage for each in inputs)  # under no_grad views keep the flag
         if leaf.requires_grad and leaf.is_leaf and (leaf._value in tracer.own.told or not views):
             if leaf.grad is not None:
                 raise UnsupportedError(
                     f"{path} requires gradients by requires_grad_() and has a gradient, which a compiled graph "
-                    "would not set; return the gradient instead"
+                    "would not set; return the gradient instead",
+                    reason=Reason.LOST_GRADIENTS,
                 )
             tracer.own.need(leaf._value)
         return tracer.own.spent.output(leaf, tracer.saved.of(leaf))
@@ -152,7 +158,8 @@ def _output(tracer: Tracer, leaf: Any, path: str, inputs: set[Value]) -> Any:
         return leaf
     raise UnsupportedError(
         f"{path} is a {type(leaf).__module__}.{type(leaf).__name__}; a traced function returns tensors, numbers, "
-        "strings, None, or containers of them (register others with torch.utils._pytree.register_pytree_node)"
+        "strings, None, or containers of them (register others with torch.utils._pytree.register_pytree_node)",
+        reason=Reason.RESULT,
     )
 
 

@@ -31,7 +31,7 @@ from symshape.calls.object_arguments import (
 )
 from symshape.calls.object_kinds import ReadOtherwise, contents, flatten_from_now_on, may_be_record
 from symshape.calls.variables import containers_in
-from symshape.errors import UnsupportedError
+from symshape.errors import Problem, Reason, UnsupportedError
 from symshape.torch_internals import pytree
 
 
@@ -85,14 +85,14 @@ class GivenRecords:
         outgoing = _Outgoing(given, _shared(result, values, {*others, *given}), others)
         returned = outgoing.convert(result, False)
         if outgoing.new and any(type(each) in outgoing.new for each in self._call.leaves):
-            raise ReadOtherwise("the function returns an object of a class that an argument has")
+            raise ReadOtherwise("the function returns an object of a class that an argument has", reason=Reason.OBJECTS)
         if self._held:
             writes = [each for held in self._held.values() for each in self._writes(held, outgoing)]
             returned = Outcome(returned, writes)
         self._made = {id(each): each for each in outgoing.kept}
         return returned
 
-    def problems(self, loaded: Iterable[Any]) -> list[str]:
+    def problems(self, loaded: Iterable[Any]) -> list[Problem]:
         """Return why a program that reaches such objects from elsewhere cannot be traced: one may be an argument.
 
         Args:
@@ -103,12 +103,11 @@ class GivenRecords:
             for each in loaded:
                 kind = type(each)
                 if id(each) in self._made:
-                    return [
-                        (f"returns a {kind.__name__} that is stored outside the function, or writes it to an argument")
-                    ]
+                    text = f"returns a {kind.__name__} that is stored outside the function, or writes it to an argument"
+                    return [Problem(text, Reason.OBJECTS)]
                 if id(each) not in self._held and kind in kinds:
                     text = f"reads a {kind.__name__} outside its arguments that may be the same object as one of them"
-                    return [f"{text}; pass it too"]
+                    return [Problem(f"{text}; pass it too", Reason.OBJECTS)]
         return []
 
     def _writes(self, held: _Held, outgoing: _Outgoing) -> list[ObjectWrite]:
@@ -117,7 +116,8 @@ class GivenRecords:
         if type(held.record) is not kind:
             raise UnsupportedError(
                 f"the function changes the class of the argument {self._call.paths[held.position]}, which a "
-                "compiled graph would not repeat; return a new object instead"
+                "compiled graph would not repeat; return a new object instead",
+                reason=Reason.OBJECTS,
             )
         before = dict(zip(held.names, held.values, strict=True))
         changed = [i for i, name in enumerate(names) if name not in before or not _same(before[name], values[i])]
@@ -129,7 +129,8 @@ class GivenRecords:
             gone = next(name for name in before if name not in names)
             raise UnsupportedError(
                 f"the function deletes the attribute {gone!r} of the argument {self._call.paths[held.position]}, "
-                "which a compiled graph would not repeat; set it to None instead"
+                "which a compiled graph would not repeat; set it to None instead",
+                reason=Reason.OBJECTS,
             )
         if not changed:
             return []
@@ -157,7 +158,8 @@ def _shared(result: Any, written: Any, others: Collection[int]) -> set[int]:
         if times[id(each)] > 1 and type(each) not in (list, dict):
             kind = type(each).__name__
             raise UnsupportedError(
-                f"the function returns the same {kind} in two places of its result; return a copy in one of them"
+                f"the function returns the same {kind} in two places of its result; return a copy in one of them",
+                reason=Reason.OBJECTS,
             )
     return {id(each) for each in found if times[id(each)] > 1 and type(each) in (list, dict)}
 
@@ -187,7 +189,8 @@ class _Outgoing:
             if self._given:
                 raise UnsupportedError(
                     "the function returns a list or dictionary that is an argument, or stores it in another "
-                    "argument; use a copy of it"
+                    "argument; use a copy of it",
+                    reason=Reason.OBJECTS,
                 )
             return value
         if inside and is_class(value):
@@ -206,7 +209,8 @@ class _Outgoing:
             if number in self._open:
                 raise UnsupportedError(
                     f"the function creates a {type(record).__name__} that contains itself, "
-                    "which cannot be a result; return it without the cycle"
+                    "which cannot be a result; return it without the cycle",
+                    reason=Reason.OBJECTS,
                 )
             return MadeReference(number)
         number = self._numbers[id(record)] = len(self._numbers)

@@ -15,7 +15,7 @@ import attrs
 
 from guards.sets.sources import Source
 from symshape.dims import Dim, Policy
-from symshape.errors import SymShapeError, UnsupportedError, note_refusal
+from symshape.errors import Reason, SymShapeError, UnsupportedError, note_refusal
 from symshape.interrupts import pass_on
 
 T = TypeVar("T")
@@ -75,15 +75,16 @@ class Restart(BaseException):
     the same, because the restart is noted (``errors.refusals_noted``).  No restart leaves :func:`traced_with_restarts`.
 
     Args:
-        reason: what the program needs, for people.
+        text: what the program needs, for people.
         change: makes the settings of the next attempt.
+        reason: of the error, where no other attempt is made.
         prepares: whether ``change`` does something outside of the trace first; then the function is the subject of
-            ``reason``, which begins with a verb.
+            ``text``, which begins with a verb.
     """
 
-    def __init__(self, reason: str, change: Change, *, prepares: bool = False) -> None:
-        super().__init__(reason)
-        self.change, self.prepares = change, prepares
+    def __init__(self, text: str, change: Change, reason: Reason, *, prepares: bool = False) -> None:
+        super().__init__(text)
+        self.change, self.reason, self.prepares = change, reason, prepares
         note_refusal(self)
 
     def refused(self, name: str) -> UnsupportedError:
@@ -91,7 +92,8 @@ class Restart(BaseException):
 
         The error has the restart's traceback, which shows the program's lines.  Raise it from the restart's cause.
         """
-        return UnsupportedError(f"{name} {self}" if self.prepares else str(self)).with_traceback(self.__traceback__)
+        text = f"{name} {self}" if self.prepares else str(self)
+        return UnsupportedError(text, reason=self.reason).with_traceback(self.__traceback__)
 
 
 class _Running(threading.local):
@@ -113,7 +115,7 @@ def loops_are_unrolled() -> bool:
     return current().unrolled_for is not None
 
 
-def needs_loops(reason: str) -> Restart:
+def needs_loops(text: str) -> Restart:
     """Return the restart of a trace that needs the steps of a loop that is a node of its graph."""
 
     def unroll(attempt: Attempt, _: str) -> Attempt:
@@ -121,7 +123,7 @@ def needs_loops(reason: str) -> Restart:
             raise attempt.unrolled_for.refused("the function") from None
         return attrs.evolve(attempt, policies=attempt.asked_for, unrolled_for=restart)
 
-    restart = Restart(reason, unroll)
+    restart = Restart(text, unroll, Reason.LOST_GRADIENTS)
     return restart
 
 

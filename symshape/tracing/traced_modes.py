@@ -14,6 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from symshape.calls.modes import Modes
+from symshape.errors import Problem, Reason
 from symshape.graph.codegen import Run, StepLines
 from symshape.torch_internals import autograd, functorch
 from symshape.tracing.restart import Restart, after
@@ -77,7 +78,7 @@ class _DynamoWanted:
 
 def _to_load() -> Restart:
     text = f"needs {_DYNAMO}, which is not loaded while something is traced; import it before"
-    return Restart(text, after(partial(importlib.import_module, _DYNAMO)), prepares=True)
+    return Restart(text, after(partial(importlib.import_module, _DYNAMO)), Reason.OTHER_TRACER, prepares=True)
 
 
 @contextmanager
@@ -243,7 +244,7 @@ def _switches() -> list[Any]:
 
 
 @contextmanager
-def left_as_they_are(problems: list[str]) -> Iterator[None]:
+def left_as_they_are(problems: list[Problem]) -> Iterator[None]:
     """Put torch's modes back at the end of the block; describe those that the function changed in ``problems``."""
     before = _switches()
     try:
@@ -255,4 +256,5 @@ def left_as_they_are(problems: list[str]) -> Iterator[None]:
             for device, (enabled, dtype) in zip(_DEVICES, before[2:], strict=True):
                 torch.set_autocast_enabled(device, enabled)
                 torch.set_autocast_dtype(device, dtype)
-            problems.append("leaves torch's modes changed (gradients, autocast or the default dtype); use `with`")
+            text = "leaves torch's modes changed (gradients, autocast or the default dtype); use `with`"
+            problems.append(Problem(text, Reason.DEFAULTS))

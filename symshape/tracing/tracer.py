@@ -15,7 +15,7 @@ from meta_fns import TensorSpec
 from meta_fns.torch_internals import OpOverload
 from symshape.calls.questions import Question
 from symshape.calls.variables import Gradient, GradientsRead
-from symshape.errors import ProgramError, UnsupportedError
+from symshape.errors import ProgramError, Reason, UnsupportedError
 from symshape.graph.assertion_messages import Message
 from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Assertion, Binding, Node, Step, Value
@@ -194,7 +194,7 @@ class Tracer:
         except meta_fns.ShapeError as error:
             raise ProgramError(f"{error} (at {env.origin()})") from error
         except (meta_fns.DataDependentOutput, meta_fns.UnsupportedOp) as error:
-            raise UnsupportedError(f"{error} (at {env.origin()})") from error
+            raise UnsupportedError(f"{error} (at {env.origin()})", reason=Reason.OPERATOR) from error
         finally:
             env.current_op, env.current_rule = outer
         return self._record(call, result, start, unknowns)
@@ -214,7 +214,9 @@ class Tracer:
             if type(item) is TensorSpec:
                 output, shown = self._tensor_result(call, item, position)
             elif isinstance(item, (list, tuple)):  # such as _foreach ops with several lists
-                raise UnsupportedError(f"{call.op} returns nested lists, which cannot be traced")
+                raise UnsupportedError(
+                    f"{call.op} returns nested lists, which cannot be traced", reason=Reason.OPERATOR
+                )
             else:
                 shown = op_call.scalar_result(item, position, unknowns, bindings)
             outputs.append(output)
@@ -271,7 +273,8 @@ class Tracer:
         if torch.get_default_dtype() is not self._default_dtype:
             raise UnsupportedError(
                 f"the function changes torch's default dtype (before {self.env.origin()}), which a compiled graph "
-                "would not repeat; pass dtype= explicitly, or change the default outside the function"
+                "would not repeat; pass dtype= explicitly, or change the default outside the function",
+                reason=Reason.DEFAULTS,
             )
         changed = call.args[0] if call.plan.changes_shape else None
         return Node(
@@ -342,7 +345,8 @@ class Tracer:
             name = self.lifting.lift(tensor).name
             raise UnsupportedError(
                 f"the program changes the shape of {name} in place, which is not one of its "
-                "arguments; pass it as an argument, or change its shape outside the function"
+                "arguments; pass it as an argument, or change its shape outside the function",
+                reason=Reason.STATE,
             )
         return tensor
 
@@ -367,7 +371,8 @@ class Tracer:
                 raise UnsupportedError(
                     f"{op} creates a size that depends on data ({name}), but none of its results has a dimension "
                     "of exactly that size, so a compiled graph could not read it; return a tensor with such a "
-                    "dimension from the fake implementation"
+                    "dimension from the fake implementation",
+                    reason=Reason.NO_FAKE,
                 )
         return found
 

@@ -189,7 +189,7 @@ def _errors() -> str:
             run()
         except Exception as error:
             found = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}"
-            said = str(error)
+            said = "\n".join([str(error), *getattr(error, "__notes__", ())])
         else:
             found, said = "nothing", ""
         assert found == name, f"{name} is expected, not {found}: {said}"

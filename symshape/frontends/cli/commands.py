@@ -24,6 +24,7 @@ from symshape.frontends.cli.bake_command import bake_command
 from symshape.frontends.cli.cost_commands import cost, plan
 from symshape.frontends.cli.doctor import findings, findings_table
 from symshape.frontends.cli.environment import versions_table
+from symshape.frontends.cli.error_pages import error
 from symshape.frontends.cli.ranges import read_ranges
 from symshape.frontends.cli.store_commands import cache, show
 from symshape.frontends.cli.trace_commands import explain, report, trace
@@ -52,6 +53,7 @@ app.command()(plan)
 app.command("bake")(bake_command)
 app.command()(trace)
 app.command()(explain)
+app.command()(error)
 app.command()(report)
 app.command()(audit)
 

@@ -19,7 +19,7 @@ from guards.sets.guard import Guard
 from guards.sets.origin import Origin
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
-from symshape.errors import InputError, UnsupportedError
+from symshape.errors import InputError, Reason, UnsupportedError
 from symshape.frontends.exploration.dynamo_targets import Owned, Target
 
 _CHECKED = ((2, 11), (2, 13))
@@ -77,7 +77,8 @@ def read_dynamo(target: Target) -> DynamoCache:
     except (ImportError, AttributeError, TypeError) as error:
         low, high = (".".join(map(str, version)) for version in _CHECKED)
         raise UnsupportedError(
-            f"the guards of Dynamo cannot be read in torch {torch.__version__}: {error} (checked for {low} to {high})"
+            f"the guards of Dynamo cannot be read in torch {torch.__version__}: {error} (checked for {low} to {high})",
+            reason=Reason.INSTALLATION,
         ) from error
     reader = _Reader(target)
     entries = tuple(entry for name, text in texts if (entry := reader.entry(name, text)) is not None)

@@ -13,7 +13,7 @@ import torch
 
 from meta_fns import TensorSpec
 from symshape.calls.generator_states import state_of
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import Node, Step, Value, draws_random_numbers
 from symshape.torch_internals import pytree
@@ -70,7 +70,8 @@ class KeptStates:
             raise UnsupportedError(
                 "a checkpoint restores a state of a random generator that was saved outside "
                 "the function; run the whole checkpoint, forward and backward, inside the "
-                "function"
+                "function",
+                reason=Reason.GENERATOR,
             )
         self._add(_Keep(generator, back=True), (value,), ())
 

@@ -14,7 +14,7 @@ import torch
 
 from meta_fns import TensorSpec
 from symshape.calls.questions import HAS_HISTORY, Question
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.opaque_calls import LiveCall
 from symshape.graph.steps import Node, Step, Value
 from symshape.torch_internals import dispatch, pytree
@@ -167,7 +167,8 @@ class SpentHistories:
                     "the function computes gradients of a tensor created outside it, and backward passes through "
                     "an argument that was itself computed with gradients: that part of backward differs from call "
                     "to call and is not in a compiled graph; detach that argument, or compute it inside the "
-                    "function"
+                    "function",
+                    reason=Reason.LOST_GRADIENTS,
                 )
 
     def _note(self, outputs: Iterable[Any], inputs: Sequence[Any]) -> None:

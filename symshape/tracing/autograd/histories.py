@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch, pytree
 from symshape.tracing.intercept.torch_functions.decompositions import Inferrer
 from symshape.tracing.restart import needs_loops
@@ -61,7 +61,10 @@ class MadeInside(torch.autograd.Function):
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError("the function computes gradients through a part of it that runs again and again")
+        raise UnsupportedError(
+            "the function computes gradients through a part of it that runs again and again",
+            reason=Reason.LOST_GRADIENTS,
+        )
 
 
 class MadeOfParts(torch.autograd.Function):

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from symshape.calls.questions import TRANSFORMED, Question, is_transformed
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.opaque_calls import LiveCall, Path
 from symshape.graph.steps import Node, Step, Value, values_in
 from symshape.torch_internals import dispatch, pytree
@@ -214,7 +214,8 @@ class OwnHistories:
         if self._hooks.retains(histories):
             raise UnsupportedError(
                 "the function returns, or stores outside, a tensor that retains its gradient "
-                "(Tensor.retain_grad()), which a compiled graph would not set; return the gradient"
+                "(Tensor.retain_grad()), which a compiled graph would not set; return the gradient",
+                reason=Reason.LOST_GRADIENTS,
             )
         nodes = list(reached(each for each in histories if each not in self.spent))
         for node in nodes:
@@ -249,13 +250,15 @@ class OwnHistories:
             )
         if what:
             raise UnsupportedError(
-                f"the function {what}, which a compiled graph would not repeat in backward; {_ADVICE}"
+                f"the function {what}, which a compiled graph would not repeat in backward; {_ADVICE}",
+                reason=Reason.HOOKS,
             )
 
     def _refuse(self, name: str, why: str) -> NoReturn:
         raise UnsupportedError(
             f"the function uses the autograd.Function {name} {why}, on tensors that require gradients, whose "
-            f"backward a compiled graph would lose; {_ADVICE}"
+            f"backward a compiled graph would lose; {_ADVICE}",
+            reason=Reason.LOST_GRADIENTS,
         )
 
     def _of(self, node: Any) -> Applied:
@@ -284,7 +287,8 @@ class OwnHistories:
             raise UnsupportedError(
                 f"the function returns a result that depends on a {'constant' if constant else 'tensor'} to which "
                 "it applied requires_grad_(), which a compiled graph would not repeat; return detached results, "
-                "or pass that tensor as an argument"
+                "or pass that tensor as an argument",
+                reason=Reason.LOST_GRADIENTS,
             )
         self._needed.add(value)
 

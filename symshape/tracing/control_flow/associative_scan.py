@@ -16,7 +16,7 @@ import torch
 from guards.terms import arithmetic, fold
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.control_flow import AssociativeScan, ControlFlow
 from symshape.graph.steps import Assertion, Value
 from symshape.tracing.control_flow.subgraphs import Part, Parts, around
@@ -202,7 +202,8 @@ def _check_layout(head: Sequence[Any], made: Sequence[Any] | None, odd: Sequence
             if not rows._spec.canonical():
                 raise UnsupportedError(
                     "associative_scan combines rows into results that are not contiguous row "
-                    "by row; return .contiguous() from its function"
+                    "by row; return .contiguous() from its function",
+                    reason=Reason.CONTROL_FLOW,
                 )
 
 
@@ -216,7 +217,8 @@ def _check_same(specs: Sequence[TensorSpec], others: Sequence[TensorSpec]) -> No
         if not _equal(one.strides, other.strides):
             raise UnsupportedError(
                 "the strides of what associative_scan's function returns depend on the number "
-                "of rows; return .contiguous() from it"
+                "of rows; return .contiguous() from it",
+                reason=Reason.CONTROL_FLOW,
             )
 
 

@@ -15,7 +15,7 @@ import torch
 
 from guards.terms import boolean
 from meta_fns import TensorSpec
-from symshape.errors import SymShapeError, UnsupportedError, refusals_noted
+from symshape.errors import Reason, SymShapeError, UnsupportedError, refusals_noted
 from symshape.graph.control_flow import Cond, ControlFlow, WhileLoop
 from symshape.graph.steps import Binding, Node, Step, Value
 from symshape.torch_internals import pytree
@@ -75,7 +75,9 @@ class ControlFlows:
         if not isinstance(condition, torch.Tensor) and not self._is_open(condition):
             return (then if condition else otherwise)(*operands)
         if isinstance(condition, torch.Tensor) and condition.requires_grad:
-            raise UnsupportedError(f"torch.cond chooses by a tensor that requires gradients {self._here()}")
+            raise UnsupportedError(
+                f"torch.cond chooses by a tensor that requires gradients {self._here()}", reason=Reason.CONTROL_FLOW
+            )
         names = [f"a function that torch.cond may call ({_name(each)})" for each in (then, otherwise)]
         parts = [self.parts.traced(name, each, operands) for name, each in zip(names, (then, otherwise), strict=True)]
         first, second = parts
@@ -104,7 +106,9 @@ class ControlFlows:
     def both(self, condition: torch.Tensor, then: _Function, otherwise: _Function, operands: Sequence[Any]) -> Any:
         """``torch.cond`` of examples, each of which has its own condition: both functions, and a choice of each."""
         if condition.dim() or condition.requires_grad:
-            raise UnsupportedError(f"torch.cond chooses by more than one bool for each example {self._here()}")
+            raise UnsupportedError(
+                f"torch.cond chooses by more than one bool for each example {self._here()}", reason=Reason.CONTROL_FLOW
+            )
         names = [f"a function that torch.cond calls ({_name(each)})" for each in (then, otherwise)]
         made = [
             pytree.tree_flatten(self.parts.together(name, each, operands))
@@ -133,7 +137,10 @@ class ControlFlows:
     def while_loop(self, goes_on: _Function, body: _Function, carried: Sequence[Any]) -> Any:
         """``while_loop``: a function as long as another one says so."""
         if any(not isinstance(each, torch.Tensor) and type(each) not in _INTEGERS for each in carried):
-            raise UnsupportedError(f"while_loop carries something else than tensors and integers {self._here()}")
+            raise UnsupportedError(
+                f"while_loop carries something else than tensors and integers {self._here()}",
+                reason=Reason.CONTROL_FLOW,
+            )
         own, numbers, given = self._stand_ins(carried)
         names = [f"a function of while_loop's ({_name(each)})" for each in (goes_on, body)]
         parts = [
@@ -155,7 +162,9 @@ class ControlFlows:
                 specs.append(TensorSpec.contiguous((), torch.int64, torch.device("cpu")))
         op = WhileLoop("while_loop", around(parts), whole=True, draws=_draw(parts))
         if numbers and self._tracked(parts, carried):
-            raise UnsupportedError(f"while_loop carries integers where gradients are recorded {self._here()}")
+            raise UnsupportedError(
+                f"while_loop carries integers where gradients are recorded {self._here()}", reason=Reason.CONTROL_FLOW
+            )
         made = self._results(op, carried, parts, specs, parts[1:])
         kinds = [isinstance(each, torch.Tensor) for each in carried]
         return tuple(each if is_tensor else each.item() for each, is_tensor in zip(made, kinds, strict=True))
@@ -170,7 +179,9 @@ class ControlFlows:
             raise
         except (SymShapeError, RuntimeError, TypeError) as error:
             if tracked or isinstance(error, _TrackedError) or not _is_plain(more):
-                raise UnsupportedError(f"a scan where gradients are recorded: {error}") from error
+                raise UnsupportedError(
+                    f"a scan where gradients are recorded: {error}", reason=Reason.CONTROL_FLOW
+                ) from error
         trees: list[pytree.TreeSpec] = []
 
         def noted(*given: Any) -> Any:
@@ -179,7 +190,9 @@ class ControlFlows:
 
         found = scans.loop()(noted, init, operands, additional_inputs=tuple(more))
         if any(map(_has_history, found)):  # by loops autograd sees other gradients: None where torch has zeros
-            raise UnsupportedError(f"a scan where gradients are recorded, whose steps differ {self._here()}")
+            raise UnsupportedError(
+                f"a scan where gradients are recorded, whose steps differ {self._here()}", reason=Reason.CONTROL_FLOW
+            )
         return pytree.tree_unflatten(list(found), trees[0])
 
     def associative_scan(self, combine: _Function, operands: Sequence[Any], dim: int, loop: _Function) -> Any:
@@ -312,7 +325,9 @@ class ControlFlows:
         numbers = {name: number for part in parts for name, number in part.numbers.items()}
         tracked = self._tracked(parts, operands)
         if tracked and any(part.draws for part in parts):
-            raise _TrackedError(f"{op} draws random numbers where gradients are recorded {self._here()}")
+            raise _TrackedError(
+                f"{op} draws random numbers where gradients are recorded {self._here()}", reason=Reason.CONTROL_FLOW
+            )
         given = trace.op_arguments.both(tuple(operands))[1]
         outputs = [trace.new_value(spec) for spec in specs]
         arguments = (*given, *tensors, *numbers.values())

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from meta_fns import TensorSpec
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.control_flow import ControlFlow, Scan
 from symshape.torch_internals import pytree
 from symshape.tracing.control_flow.subgraphs import Part, Parts, PartTrace, around, names_in
@@ -66,7 +66,8 @@ class RowsTrace:
         if any(each.shape[0] != length for each in self._operands) or length == 0:
             raise UnsupportedError(
                 "a scan's operands have different lengths or no rows; give all of them the "
-                "same length, 1 or more, along the scanned dimension"
+                "same length, 1 or more, along the scanned dimension",
+                reason=Reason.CONTROL_FLOW,
             )
         states = [each_spec(each) for each in self._init]
         first, made = self._round(name, states, layout=False)

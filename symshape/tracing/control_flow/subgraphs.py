@@ -17,7 +17,7 @@ import torch
 from guards.terms import arithmetic
 from guards.terms.term import Term
 from meta_fns import TensorSpec
-from symshape.errors import SymShapeError, UnsupportedError
+from symshape.errors import Reason, SymShapeError, UnsupportedError
 from symshape.graph.codegen import compile_graph
 from symshape.graph.control_flow import Captures, ControlFlow
 from symshape.graph.dead_code import without_dead_code
@@ -131,7 +131,8 @@ class Part:
         if not read.keys() <= set(tensors) or not named.keys() <= set(numbers):
             raise UnsupportedError(
                 f"{self.name} uses a tensor or a size that is created inside another function "
-                "given to torch.cond, while_loop or a scan; return it from that function"
+                "given to torch.cond, while_loop or a scan; return it from that function",
+                reason=Reason.CONTROL_FLOW,
             )
         inputs = tuple(
             Input(i, value.name, value) for i, value in enumerate(given) if value in read or i < len(self.own)
@@ -207,7 +208,8 @@ class Parts:
         if not made.isdisjoint(read) or not (self._born - bound).isdisjoint(numbers):
             raise UnsupportedError(
                 "a tensor or a size is created inside a function given to torch.cond, while_loop or a scan and "
-                "used outside it; return it from that function"
+                "used outside it; return it from that function",
+                reason=Reason.CONTROL_FLOW,
             )
 
     def set_aside(self) -> set[int]:
@@ -308,10 +310,10 @@ class Parts:
                 f"{name} {changed[0]} (at {env.origin()}), which would happen only in calls that run this "
                 "function; return the new value instead"
             )
-            raise EffectError(said) from failed
+            raise EffectError(said, reason=Reason.CONTROL_FLOW) from failed
         if failed is not None:
             if not isinstance(failed, SymShapeError):  # so that it is noted: the program may catch the error
-                UnsupportedError(f"{name} raises {type(failed).__name__}: {failed}")
+                UnsupportedError(f"{name} raises {type(failed).__name__}: {failed}", reason=Reason.CONTROL_FLOW)
             try:
                 raise failed
             finally:
@@ -327,7 +329,8 @@ class Parts:
         """
         raise UnsupportedError(
             f"{name} {why} (at {self._trace.env.origin()}): this cannot be traced inside "
-            "torch.cond, while_loop or a scan"
+            "torch.cond, while_loop or a scan",
+            reason=Reason.CONTROL_FLOW,
         )
 
     def _check(self, part: Part, inside: Sequence[Step]) -> None:

@@ -22,7 +22,7 @@ from guards.terms.boolean import ite
 from guards.terms.term import Term
 from symshape.calls.floats import FloatLeaf
 from symshape.calls.questions import DATA, Question
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.step_cursor import StepCursor
 from symshape.graph.steps import Node, Step, Value, map_argument, written_values
@@ -155,7 +155,8 @@ class ScalarData:
         if answer != tuple(found for *_, found in self._asked.values()):
             raise UnsupportedError(
                 "the program branches on numbers in tensors, and these numbers changed while "
-                "it was traced; pass them as arguments"
+                "it was traced; pass them as arguments",
+                reason=Reason.NUMBERS,
             )
         if not about.sources and not about.integers:  # numbers that the program made are the same in each call
             return {}

@@ -25,7 +25,7 @@ from meta_fns import TensorSpec
 from meta_fns.torch_internals import OpOverload
 from symshape.calls.arguments import INT_KEY, STRIDED, Call, ConstantKey, LeafKey, TensorKey
 from symshape.calls.modes import modes
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.assertion_messages import Message
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.float_terms import FloatTerm
@@ -173,7 +173,7 @@ class _Reader:
         elif node.op == "call_function":
             self._values[node] = self._call(node)
         else:
-            raise UnsupportedError(f"the graph has a {node.op} of {node.target}")
+            raise UnsupportedError(f"the graph has a {node.op} of {node.target}", reason=Reason.DYNAMO_GRAPH)
 
     def _argument(self, position: int, val: Any) -> Any:
         self._keys.append(key_of(val))
@@ -203,7 +203,7 @@ class _Reader:
         if target is operator.getitem:
             container, index = self._given(node.args)
             if not isinstance(container, (tuple, list, dict)):
-                raise UnsupportedError(f"the graph takes an item of {node.args[0]}")
+                raise UnsupportedError(f"the graph takes an item of {node.args[0]}", reason=Reason.DYNAMO_GRAPH)
             return container[index]
         if target is aten._assert_scalar.default:
             return self._assert(node)
@@ -247,7 +247,7 @@ class _Reader:
         """
         told = list(self._bindings(node, val))
         if any(each.kind != "size" for each in told):
-            raise UnsupportedError(f"{node.target} returns a number that depends on data")
+            raise UnsupportedError(f"{node.target} returns a number that depends on data", reason=Reason.DYNAMO_GRAPH)
         given, tree = pytree.tree_flatten(self._given((node.args, dict(node.kwargs))))
         tensors: dict[Path, Value] = {}
         result = self._parts(val, (), tensors)
@@ -290,7 +290,9 @@ class _Reader:
             return self._sizes.term(val) if isinstance(val, _SYMBOLIC) else val
         name = _FLOATS.get(node.target)
         if name is None or node.kwargs:
-            raise UnsupportedError(f"symshape has no formula for the float that {node.target} computes")
+            raise UnsupportedError(
+                f"symshape has no formula for the float that {node.target} computes", reason=Reason.DYNAMO_GRAPH
+            )
         return FloatTerm(name, self._given(node.args))
 
     def _assert(self, node: torch.fx.Node) -> None:
@@ -306,7 +308,9 @@ class _Reader:
         if isinstance(arg, torch.fx.Node):
             found = self._values[arg]
             if isinstance(found, _Unknown):
-                raise UnsupportedError(f"the argument {found.path} of the graph is a {found.kind.__name__}")
+                raise UnsupportedError(
+                    f"the argument {found.path} of the graph is a {found.kind.__name__}", reason=Reason.DYNAMO_GRAPH
+                )
             return found
         if isinstance(arg, (tuple, list)):
             return tuple(map(self._given, arg)) if isinstance(arg, tuple) else list(map(self._given, arg))

@@ -19,7 +19,7 @@ import torch
 
 from guards.sets.guard import Guard
 from symshape.calls.arguments import LeafKey
-from symshape.errors import UnsupportedError, refusals_noted
+from symshape.errors import Problem, Reason, UnsupportedError, refusals_noted
 from symshape.graph.codegen import Run
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
@@ -70,7 +70,9 @@ def retraced(
     known = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
     for each, path in zip(known, paths, strict=True):
         if isinstance(each, torch.Tensor) and (type(each) not in _KNOWN or each.layout is not torch.strided):
-            raise UnsupportedError(f"{path} is a {type(each).__name__} of layout {each.layout}")
+            raise UnsupportedError(
+                f"{path} is a {type(each).__name__} of layout {each.layout}", reason=Reason.DYNAMO_GRAPH
+            )
     sizes = Sizes(known, paths)
     for guard in sizes.guards():
         sizes.env.facts = sizes.env.facts.assume(guard.term)
@@ -187,7 +189,7 @@ def _run(
     module: torch.fx.GraphModule, tracer: Tracer, leaves: Sequence[Any], numbers: _Numbers
 ) -> tuple[tuple[Any, ...], Any]:
     """Return the flat results of the graph, and their structure."""
-    problems: list[str] = []
+    problems: list[Problem] = []
     try:
         with (
             generators_put_back(),
@@ -203,7 +205,7 @@ def _run(
         if refusals:
             raise refusals[0]
         if problems:
-            raise UnsupportedError(problems[0])
+            raise UnsupportedError(problems[0].text, reason=problems[0].reason)
         roots = tracer.arguments | {each.value for each in tracer.lifting.lifted.values()}
         outputs, _, tree = outputs_of(tracer, list(pytree.tree_leaves(result)), roots)
     except Restart as wanted:  # a graph of Dynamo's is traced once, with one setting
@@ -242,7 +244,7 @@ def _demanded(tracer: Tracer, sizes: Sizes, demanded: list[Guard] | None) -> Seq
     told = {slot.term for slot in sizes.slots}
     for guard in tracer.env.guards:
         if demanded is None or guard not in tracer.env.demanded or not guard.term.symbols <= told:
-            raise UnsupportedError(f"Dynamo's guards leave open whether {guard}")
+            raise UnsupportedError(f"Dynamo's guards leave open whether {guard}", reason=Reason.DYNAMO_GRAPH)
         demanded.append(guard)
     return tracer.env.guards
 
@@ -250,12 +252,15 @@ def _demanded(tracer: Tracer, sizes: Sizes, demanded: list[Guard] | None) -> Seq
 def _refuse(tracer: Tracer, graph: Graph) -> None:
     """Raise an error if the graph does not serve every call that Dynamo lets through."""
     if tracer.questions:
-        raise UnsupportedError("the graph depends on a property of its arguments that Dynamo's guards do not fix")
+        raise UnsupportedError(
+            "the graph depends on a property of its arguments that Dynamo's guards do not fix",
+            reason=Reason.DYNAMO_GRAPH,
+        )
     if any(each.tensor.requires_grad for each in graph.lifted) and torch.is_grad_enabled():
-        raise UnsupportedError("a tensor that the graph reads requires gradients")
+        raise UnsupportedError("a tensor that the graph reads requires gradients", reason=Reason.DYNAMO_GRAPH)
     outside = {id(each.value.storage) for each in graph.inputs} | {id(each.value.storage) for each in graph.lifted}
     for node in graph.nodes:
         if any(id(each.storage) in outside for each in written_values(node)):
-            raise UnsupportedError("the graph writes to its arguments")
+            raise UnsupportedError("the graph writes to its arguments", reason=Reason.DYNAMO_GRAPH)
         if node.grad is not None or node.inference is not None:
-            raise UnsupportedError("the graph changes torch's modes on its way")
+            raise UnsupportedError("the graph changes torch's modes on its way", reason=Reason.DYNAMO_GRAPH)

@@ -14,7 +14,7 @@ from guards.terms import arithmetic, boolean
 from guards.terms.term import Op, Term
 from meta_fns import TensorSpec
 from symshape.dims import Policy
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.program import Slot, Symbol
 from symshape.tracing.from_graph.torch_expressions import term_of
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -70,7 +70,10 @@ class Sizes:
         name = str(node.expr) if node.expr.is_Symbol else f"size{len(self.slots)}"
         hint = node.hint if node.has_hint() else None
         if isinstance(hint, torch.SymInt):  # the lengths of all rows: nothing can be computed with it
-            raise UnsupportedError(f"{source.text()} is the ragged size of a nested tensor, which is no integer")
+            raise UnsupportedError(
+                f"{source.text()} is the ragged size of a nested tensor, which is no integer",
+                reason=Reason.DYNAMO_GRAPH,
+            )
         low, high = _range_of(node)
         hint = 2 if hint is None else int(hint)
         dimension = self._dimensions.get(node.expr)
@@ -114,7 +117,9 @@ class Sizes:
         """Return the name of a number that only a node of the graph determines, and record its symbol."""
         expression = number.node.expr
         if not expression.is_Symbol:
-            raise UnsupportedError(f"{node.target} returns {expression}, which is not a plain size")
+            raise UnsupportedError(
+                f"{node.target} returns {expression}, which is not a plain size", reason=Reason.DYNAMO_GRAPH
+            )
         name = str(expression)
         self._terms[expression] = term = arithmetic.symbol(name)
         low, high = _range_of(number.node)
@@ -193,5 +198,8 @@ def place_of(path: Sequence[Any], val: Any) -> tuple[str, int, int, Any]:
     if kinds[0] == "SequenceKey" and isinstance(val, (tuple, list)):
         output, val, path, kinds = path[0].idx, val[path[0].idx], path[1:], kinds[1:]
     if kinds != ["CallMethodKey", "SequenceKey"] or path[0].name != "size":
-        raise UnsupportedError("a number in the graph depends on data in a way that cannot be read off a result")
+        raise UnsupportedError(
+            "a number in the graph depends on data in a way that cannot be read off a result",
+            reason=Reason.DYNAMO_GRAPH,
+        )
     return "size", output, path[1].idx, val.shape[path[1].idx]

@@ -12,7 +12,7 @@ from typing import Any
 
 from guards.terms import arithmetic, boolean, division, extremes
 from guards.terms.term import Term
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 
 
 def _power(base: Term, exponent: Term) -> Term:
@@ -73,7 +73,7 @@ def _made(expression: Any, known: dict[Any, Term]) -> Term:
     if kind in _CONSTANTS:
         return _CONSTANTS[kind]
     if expression.is_Symbol:
-        raise UnsupportedError(f"no argument of the graph has the size {expression}")
+        raise UnsupportedError(f"no argument of the graph has the size {expression}", reason=Reason.DYNAMO_GRAPH)
     if kind == "Piecewise":
         return _piecewise(expression.args, known)
     if kind in _ROUNDED and type(expression.args[0]).__name__ == "IntTrueDiv":
@@ -83,7 +83,9 @@ def _made(expression: Any, known: dict[Any, Term]) -> Term:
     powers = kind in ("Pow", "PowByNatural") and expression.args[1].is_Integer and int(expression.args[1]) >= 0
     function = _power if powers else _FUNCTIONS.get(kind)
     if function is None:
-        raise UnsupportedError(f"symshape has no formula for the size {expression} ({kind})")
+        raise UnsupportedError(
+            f"symshape has no formula for the size {expression} ({kind})", reason=Reason.DYNAMO_GRAPH
+        )
     return function(*[term_of(part, known) for part in expression.args])
 
 
@@ -91,7 +93,9 @@ def _piecewise(pairs: Sequence[Any], known: dict[Any, Term]) -> Term:
     """Return the term of a piecewise expression: the first piece whose condition holds; the last one's must be true."""
     *others, last = pairs
     if type(last.args[1]).__name__ != "BooleanTrue":
-        raise UnsupportedError("symshape has no formula for a size that is not defined for all values")
+        raise UnsupportedError(
+            "symshape has no formula for a size that is not defined for all values", reason=Reason.DYNAMO_GRAPH
+        )
     term = term_of(last.args[0], known)
     for expression, condition in (pair.args for pair in reversed(others)):
         term = boolean.ite(term_of(condition, known), term_of(expression, known), term)

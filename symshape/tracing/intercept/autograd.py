@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from symshape.calls.questions import Question
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import functorch, pytree
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Telling
 
@@ -61,7 +61,8 @@ def of_real_tensors(gradients: Gradients, own: Telling) -> dict[Any, Callable[..
 def _refuse_version(tensor: torch.Tensor) -> Any:
     raise UnsupportedError(
         "the function reads Tensor._version of a tensor created outside it, which a compiled graph does not "
-        "guard; pass the number as an argument"
+        "guard; pass the number as an argument",
+        reason=Reason.AUTOGRAD_STATE,
     )
 
 
@@ -78,7 +79,8 @@ def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
             return attribute(tensor, *args)
         raise UnsupportedError(
             f"the function {what} of a tensor created outside it, which a compiled graph would not repeat; do that "
-            "outside the function, or pass the gradient as an argument"
+            "outside the function, or pass the gradient as an argument",
+            reason=Reason.ASSIGNED_DATA,
         )
 
     return use
@@ -105,7 +107,8 @@ def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
 def _set_data(tensor: torch.Tensor, value: Any) -> None:
     raise UnsupportedError(
         "the function assigns to Tensor.data, which a compiled graph would not repeat; write into the tensor "
-        "instead: tensor.data.copy_(value)"
+        "instead: tensor.data.copy_(value)",
+        reason=Reason.ASSIGNED_DATA,
     )
 
 
@@ -126,7 +129,8 @@ def _refuse_transformed(tensor: SymbolicTensor, what: str) -> None:
     if tensor._tracer.own.transformed():
         raise UnsupportedError(
             f"the function {what} of a tensor that it creates, inside a transform of torch.func (grad, vmap …) "
-            "that may change the answer; compile the function that applies the transform"
+            "that may change the answer; compile the function that applies the transform",
+            reason=Reason.TRANSFORMS,
         )
 
 
@@ -153,7 +157,8 @@ def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
             return method(tensor, *args, **kwargs)
         raise UnsupportedError(
             f"the function calls {what} of a tensor that requires gradients, which a compiled graph would not "
-            "repeat; do that outside the function, or train through torch.compile(backend='symshape')"
+            "repeat; do that outside the function, or train through torch.compile(backend='symshape')",
+            reason=Reason.AUTOGRAD_STATE,
         )
 
     return use
@@ -185,13 +190,15 @@ def _history(attribute: Any, name: str) -> Callable[..., Any]:
         if argument and (tensor.requires_grad or name not in ("is_leaf", "grad_fn")):
             raise UnsupportedError(
                 f"the function reads Tensor.{name} of an argument, which a compiled graph does not guard; read it "
-                "outside the function"
+                "outside the function",
+                reason=Reason.AUTOGRAD_STATE,
             )
         if _tracked(tensor):
             _refuse_transformed(tensor, f"reads Tensor.{name}")
         if name in ("_version", "_base") and tensor._tracer.untracked_views.of(tensor._value):
             raise UnsupportedError(
-                f"the function reads Tensor.{name} of a tensor and has views of it, without gradients"
+                f"the function reads Tensor.{name} of a tensor and has views of it, without gradients",
+                reason=Reason.AUTOGRAD_STATE,
             )
         return attribute(tensor)
 
@@ -207,7 +214,8 @@ def gradients(*args: Any, **kwargs: Any) -> Any:
                     raise UnsupportedError(
                         "the function computes gradients, and an argument has hooks, which a compiled graph would "
                         "not call; register the hooks on a tensor that the function creates, or outside the "
-                        "function"
+                        "function",
+                        reason=Reason.HOOKS,
                     )
             break
     return torch.autograd.grad(*args, **kwargs)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals.dispatch import dispatch_modes as _get_current_dispatch_mode_stack
 from symshape.tracing.intercept.scans import by_levels
 from symshape.tracing.intercept.vmapped_branches import cond_of_examples, is_transformed
@@ -27,7 +27,8 @@ def _flows() -> Any:
     if not tracers:
         raise UnsupportedError(
             "torch.cond, while_loop, scan or associative_scan is called on traced tensors in a "
-            "thread that does not trace; call it in the thread that runs the compiled function"
+            "thread that does not trace; call it in the thread that runs the compiled function",
+            reason=Reason.CONTROL_FLOW,
         )
     return tracers[-1].flows
 
@@ -63,12 +64,14 @@ def _while_loop(goes_on: Any, body: Any, carried: Any, more: Any = (), **unknown
     if unknown:
         raise UnsupportedError(
             "while_loop is called with keyword arguments that torch itself does not pass; call "
-            "it as while_loop(cond_fn, body_fn, carried_inputs)"
+            "it as while_loop(cond_fn, body_fn, carried_inputs)",
+            reason=Reason.CONTROL_FLOW,
         )
     if is_transformed():
         raise UnsupportedError(
             "while_loop is called under a transform of torch.func (grad, vmap …), which torch "
-            "refuses too; call it outside the transform"
+            "refuses too; call it outside the transform",
+            reason=Reason.TRANSFORMS,
         )
     return _flows().while_loop(_with(goes_on, more), _with(body, more), carried)
 
@@ -96,7 +99,8 @@ def _associative_scan(combine: Any, xs: Any, additional_inputs: Any = ()) -> Any
         raise UnsupportedError(
             'associative_scan(..., combine_mode="pointwise") cannot be traced while '
             'gradients are recorded; use combine_mode="generic", or call it under '
-            "torch.no_grad()"
+            "torch.no_grad()",
+            reason=Reason.CONTROL_FLOW,
         )
     return found
 

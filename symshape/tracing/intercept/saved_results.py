@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import attrs
 import torch
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.steps import Value
 from symshape.torch_internals import autograd, dispatch
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -86,7 +86,8 @@ class SavedResults:
         raise UnsupportedError(
             "the function computes gradients of gradients through a tensor that autograd saved and that was "
             "recomputed or overwritten since (a checkpoint, torch.autograd.graph.saved_tensors_hooks), which a "
-            "compiled graph would lose; compute them without the checkpoint or the hooks"
+            "compiled graph would lose; compute them without the checkpoint or the hooks",
+            reason=Reason.LOST_GRADIENTS,
         )
 
 

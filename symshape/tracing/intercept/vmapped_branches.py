@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import functorch, pytree
 from symshape.torch_internals.functorch import TransformType
 from symshape.torch_internals.functorch import current_interpreter as retrieve_current_functorch_interpreter
@@ -62,7 +62,8 @@ def cond_of_examples(
     if interpreter.key() != TransformType.Vmap:
         raise UnsupportedError(
             f"torch.cond cannot be traced under a transform of torch.func ({interpreter.key().name.lower()}); "
-            "compute both branches and choose with torch.where"
+            "compute both branches and choose with torch.where",
+            reason=Reason.TRANSFORMS,
         )
     level = interpreter.level()
     if isinstance(condition, torch.Tensor) and is_batchedtensor(condition) and maybe_get_level(condition) == level:
@@ -75,7 +76,8 @@ def cond_of_examples(
                 if inner != level:  # captured tensors would be of another level
                     raise UnsupportedError(
                         "torch.cond cannot be traced under this nesting of torch.vmap, whose levels differ inside "
-                        "the branches; compute both branches and choose with torch.where"
+                        "the branches; compute both branches and choose with torch.where",
+                        reason=Reason.TRANSFORMS,
                     )
                 return pytree.tree_map(unwrapped, function(*operands))
 

@@ -14,7 +14,7 @@ import attrs
 import torch
 import torch.nn.functional as F
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import functorch, operators
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -67,7 +67,8 @@ class Batched(torch.autograd.Function):
         except RuntimeError as error:
             raise UnsupportedError(
                 "the function writes into a tensor that an op under torch.vmap has read, and the gradient of that "
-                "op reads the tensor again; write into a copy"
+                "op reads the tensor again; write into a copy",
+                reason=Reason.TRANSFORMS,
             ) from error
         which = tuple(number for number, each in enumerate(upstream) if each is not None)
         needed = tuple(ctx.needs_input_grad[1:])
@@ -104,7 +105,8 @@ class Gradients(torch.autograd.Function):
         """
         raise UnsupportedError(
             "gradients of gradients of an op under torch.vmap cannot be traced; compute them "
-            "outside the compiled function"
+            "outside the compiled function",
+            reason=Reason.TRANSFORMS,
         )
 
     @staticmethod
@@ -139,7 +141,8 @@ def _gradients(
     if any(each.requires_grad for each in tensors):
         raise UnsupportedError(
             "gradients of gradients of an op under torch.vmap, which autograd would record "
-            "here, cannot be traced; compute them outside the compiled function"
+            "here, cannot be traced; compute them outside the compiled function",
+            reason=Reason.TRANSFORMS,
         )
     upstream, inputs = tensors[: len(which)], tensors[len(which) :]
     with torch.enable_grad():

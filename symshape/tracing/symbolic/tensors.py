@@ -17,7 +17,7 @@ from meta_fns.core import dense, layout
 from meta_fns.torch_internals import OpOverload
 from symshape.calls.constant_keys import PLAIN
 from symshape.calls.questions import ABSENT, Question
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.reshape_copies import ReshapeCopy
 from symshape.graph.steps import Step, Value
 from symshape.torch_internals import pytree
@@ -153,7 +153,8 @@ class SymbolicTensor(torch.Tensor):
                 return arg._tracer.dispatch(func, args, kwargs or {})
         raise UnsupportedError(
             f"{func} was called on a symbolic tensor after its trace ended; a traced function must return its "
-            "tensors, not store them outside itself"
+            "tensors, not store them outside itself",
+            reason=Reason.OTHER_TRACE,
         )
 
     def tolist(self) -> Any:
@@ -166,7 +167,8 @@ class SymbolicTensor(torch.Tensor):
         """Raise an error: there is no data while tracing."""
         raise UnsupportedError(
             "Tensor.numpy() needs the tensor's data, which does not exist during a trace; "
-            "compute with torch, or call numpy() outside the function"
+            "compute with torch, or call numpy() outside the function",
+            reason=Reason.DATA_ON_HOST,
         )
 
     def __array__(self, dtype: Any = None) -> Any:
@@ -198,14 +200,16 @@ class SymbolicTensor(torch.Tensor):
             return value
         raise UnsupportedError(
             f"the function reads the attribute {name} of an argument tensor, a {type(value).__name__}, which a "
-            "compiled graph would reuse in every call; pass it as a separate argument"
+            "compiled graph would reuse in every call; pass it as a separate argument",
+            reason=Reason.TENSOR_ATTRIBUTES,
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not _is_own(name) and _is_argument(self) and not hasattr(type(self), name):
             raise UnsupportedError(
                 f"the function sets the attribute {name} of an argument tensor, which a compiled graph would not "
-                "repeat; return the value, or store it in a dictionary"
+                "repeat; return the value, or store it in a dictionary",
+                reason=Reason.TENSOR_ATTRIBUTES,
             )
         super().__setattr__(name, value)
 
@@ -213,7 +217,8 @@ class SymbolicTensor(torch.Tensor):
         if _is_argument(self):
             raise UnsupportedError(
                 f"the function deletes the attribute {name} of an argument tensor, which a compiled graph would "
-                "not repeat; delete it outside the function"
+                "not repeat; delete it outside the function",
+                reason=Reason.TENSOR_ATTRIBUTES,
             )
         super().__delattr__(name)
 
@@ -221,7 +226,8 @@ class SymbolicTensor(torch.Tensor):
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         raise UnsupportedError(
             "the function reads all attributes of a tensor at once (__dict__, vars()), which cannot be traced; "
-            "read them by name"
+            "read them by name",
+            reason=Reason.TENSOR_ATTRIBUTES,
         )
 
     def __dir__(self) -> list[str]:
@@ -232,7 +238,8 @@ class SymbolicTensor(torch.Tensor):
         if _is_argument(self):
             raise UnsupportedError(
                 "the function uses an argument tensor as a key of a dictionary, a set or a cache, and the "
-                "identity of that tensor differs from call to call; use a name or a number as the key"
+                "identity of that tensor differs from call to call; use a name or a number as the key",
+                reason=Reason.IDENTITY,
             )
         return id(self)
 
@@ -241,7 +248,8 @@ class SymbolicTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedError(
-            "the function pickles a tensor, whose data does not exist during a trace; pickle it outside the function"
+            "the function pickles a tensor, whose data does not exist during a trace; pickle it outside the function",
+            reason=Reason.DATA_ON_HOST,
         )
 
 
@@ -285,7 +293,8 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
     if found:
         raise UnsupportedError(
             f"the function makes a deep copy of a tensor that {found[0]}, which a compiled graph cannot repeat; "
-            "use tensor.detach().clone()"
+            "use tensor.detach().clone()",
+            reason=Reason.MEMORY,
         )
     memo[id(storage)] = storage
     return tensor.clone()
@@ -294,7 +303,8 @@ def _deep_copy(tensor: SymbolicTensor, memo: dict[int, Any]) -> Any:
 def _refuse_text() -> None:
     raise UnsupportedError(
         "the text of a tensor (str, repr, an f-string) needs its data, which does not exist during a trace; make "
-        "the text outside the function; print(x) and logger.info('%s', x) show its sizes instead"
+        "the text outside the function; print(x) and logger.info('%s', x) show its sizes instead",
+        reason=Reason.TENSOR_TEXT,
     )
 
 

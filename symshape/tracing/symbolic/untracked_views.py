@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.steps import Value
 from symshape.tracing.symbolic.env import ShapeEnv
 
@@ -44,5 +44,6 @@ class UntrackedViews:
             raise UnsupportedError(
                 f"{op} writes to memory of a view made without gradients (at {self._env.origin()}), in a function "
                 "that is called without gradients and turns them on itself, which cannot be traced; call the "
-                "function with gradients on"
+                "function with gradients on",
+                reason=Reason.MEMORY,
             )

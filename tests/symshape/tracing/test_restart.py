@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.tracing.restart import (
     MOST_ATTEMPTS,
     Attempt,
@@ -60,7 +60,7 @@ def test_the_error_has_the_cause_and_the_lines_of_the_restart() -> None:
         try:
             raise TypeError("no SymInt here")
         except TypeError as error:
-            raise Restart("needs a plain number", with_fewer_symbols) from error
+            raise Restart("needs a plain number", with_fewer_symbols, Reason.NUMBERS) from error
 
     with pytest.raises(UnsupportedError, match="needs a plain number") as raised:
         _run(trace)
@@ -73,7 +73,7 @@ def test_what_cannot_be_prepared_names_the_function_and_the_reason() -> None:
         raise OSError
 
     def trace(_: Attempt) -> int:
-        raise Restart("needs a thing; make it before", after(fail), prepares=True)
+        raise Restart("needs a thing; make it before", after(fail), Reason.MEMO, prepares=True)
 
     with pytest.raises(UnsupportedError, match="fn needs a thing; make it before") as raised:
         _run(trace)
@@ -85,7 +85,7 @@ def test_attempts_end() -> None:
 
     def trace(attempt: Attempt) -> int:
         seen.append(attempt)
-        raise Restart("needs a thing", after(lambda: None), prepares=True)
+        raise Restart("needs a thing", after(lambda: None), Reason.MEMO, prepares=True)
 
     with pytest.raises(UnsupportedError, match="fn needs a thing"):
         _run(trace)

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from symshape import forks
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.runtime.runners.inductor.compile_request import Request
 from symshape.runtime.runners.inductor.compile_worker import Answer, Conditions, read, write
 
@@ -73,9 +73,15 @@ class CompileProcess:
         if running is not None and running.owner == os.getpid() and running.process.poll() is None:
             return running
         if self._deaths >= _DEATHS:
-            raise UnsupportedError(f"the process that compiles has ended {_DEATHS} times in the middle of a request")
+            raise UnsupportedError(
+                f"the process that compiles has ended {_DEATHS} times in the middle of a request",
+                reason=Reason.INSTALLATION,
+            )
         if not sys.executable:
-            raise UnsupportedError("no Python process can be started to compile in, since sys.executable is empty")
+            raise UnsupportedError(
+                "no Python process can be started to compile in, since sys.executable is empty",
+                reason=Reason.INSTALLATION,
+            )
         paths = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
         try:
             process = subprocess.Popen(
@@ -87,7 +93,9 @@ class CompileProcess:
                 start_new_session=True,  # Ctrl-C does not reach it
             )
         except OSError as error:
-            raise UnsupportedError(f"the process that compiles cannot be started: {error}") from error
+            raise UnsupportedError(
+                f"the process that compiles cannot be started: {error}", reason=Reason.INSTALLATION
+            ) from error
         self._running = running = _Running(process)
         for work in (running.speak, partial(self._listen, running)):
             threading.Thread(target=work, daemon=True, name="symshape: what is compiled elsewhere").start()

@@ -17,7 +17,7 @@ import torch
 import torch.fx
 
 from meta_fns.torch_internals import OpOverload
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.runtime.runners.inductor.assumptions import assumptions
 from symshape.runtime.runners.inductor.code import Code, compiled, compiled_to_keep
 
@@ -83,7 +83,9 @@ class Request:
         try:
             _Packer(buffer, protocol=5).dump((nodes, [*map(_without_memory, self.arguments)], dict(self.options)))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise UnsupportedError(f"the program cannot be sent to the process that compiles: {error}") from error
+            raise UnsupportedError(
+                f"the program cannot be sent to the process that compiles: {error}", reason=Reason.INSTALLATION
+            ) from error
         return buffer.getvalue()
 
     def _nodes(self) -> list[tuple[Any, ...]]:
@@ -148,9 +150,13 @@ def _without_memory(given: Given) -> Given:
     if not isinstance(tensor, torch.Tensor):
         return given
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
-        raise UnsupportedError(f"a {type(tensor).__name__} cannot be sent to the process that compiles")
+        raise UnsupportedError(
+            f"a {type(tensor).__name__} cannot be sent to the process that compiles", reason=Reason.INSTALLATION
+        )
     if tensor.is_conj() or tensor.is_neg():
-        raise UnsupportedError("a lazily conjugated tensor cannot be sent to the process that compiles")
+        raise UnsupportedError(
+            "a lazily conjugated tensor cannot be sent to the process that compiles", reason=Reason.INSTALLATION
+        )
     outline = _Outline(tuple(tensor.size()), tuple(tensor.stride()), tensor.dtype, tensor.device)
     return attrs.evolve(given, leaf=outline)
 

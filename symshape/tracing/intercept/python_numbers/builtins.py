@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.float_terms import OF_ONE, OF_TWO, float_term
 from symshape.tracing.intercept import size_extremes
 from symshape.tracing.intercept.python_numbers import math_and_format
@@ -184,7 +184,8 @@ def plain_id(value: Any) -> int:
     if what or id(value) in _stand_ins:
         raise UnsupportedError(
             f"the function calls id() on {what or 'an object'} among its arguments, and that number differs from "
-            "call to call; identify the argument by a name or a number of your own"
+            "call to call; identify the argument by a name or a number of your own",
+            reason=Reason.IDENTITY,
         )
     return id(value)
 

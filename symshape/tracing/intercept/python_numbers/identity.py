@@ -12,7 +12,7 @@ import torch
 
 from symshape.calls.constant_keys import PLAIN, constant_parts
 from symshape.calls.questions import ObjectIdentity, Question
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.tracing.intercept.python_numbers.builtins import PlainType
 from symshape.tracing.symbolic.tensors import SymbolicTensor, Trace
 
@@ -83,7 +83,8 @@ class Identity:
             return False
         raise UnsupportedError(
             "the program compares two equal numbers with `is`, whose answer Python does not define; compare them "
-            "with =="
+            "with ==",
+            reason=Reason.NUMBERS,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch, operators
 
 aten = torch.ops.aten
@@ -39,5 +39,6 @@ def check_cast_inside(function: Any) -> None:
         name = getattr(function, "__name__", str(function))
         raise UnsupportedError(
             f"{name} runs ops inside it that autocast changes, which a compiled graph, where casts are ops of "
-            "their own, would leave out; turn autocast off around that call (torch.autocast(..., enabled=False))"
+            "their own, would leave out; turn autocast off around that call (torch.autocast(..., enabled=False))",
+            reason=Reason.OPERATOR,
         )

@@ -16,7 +16,7 @@ import torch
 
 from meta_fns.torch_internals import OpOverload
 from symshape import events
-from symshape.errors import DataDependentError, SymShapeError, UnsupportedError
+from symshape.errors import DataDependentError, Reason, SymShapeError, UnsupportedError
 from symshape.torch_internals import dispatch, pytree
 from symshape.torch_internals.dispatch import DispatchKey
 from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import in_python
@@ -90,7 +90,8 @@ def decompose(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     result = op.decompose(*args, **kwargs)
     if result is NotImplemented:
         raise UnsupportedError(
-            f"{op} has no rule in symshape, and torch has no decomposition of it; take it out of the compiled function"
+            f"{op} has no rule in symshape, and torch has no decomposition of it; take it out of the compiled function",
+            reason=Reason.OPERATOR,
         )
     return result
 
@@ -105,12 +106,14 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
     if op._schema.name.startswith("aten::quantize_per"):  # torch's registered function makes a plain tensor
         raise UnsupportedError(
             f"{op} (at {where}) creates a quantized tensor, which cannot be traced; create it "
-            "outside the compiled function and keep the inside floating-point"
+            "outside the compiled function and keep the inside floating-point",
+            reason=Reason.LAYOUT,
         )
     if op.namespace == "c10d":
         raise UnsupportedError(
             f"{op} (at {where}) is a collective on a process group, which a graph cannot hold; call the functional one "
-            "of torch.distributed._functional_collectives instead, which returns its result"
+            "of torch.distributed._functional_collectives instead, which returns its result",
+            reason=Reason.OPERATOR,
         )
     found = None if _lacks_fake(op) else _implementation(op, unknowns)
     if found is None:
@@ -119,12 +122,14 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
             raise UnsupportedError(
                 f"{name} (at {where}) has no rule in symshape, and torch has no decomposition "
                 "of it; take it out of the compiled function, or add a rule "
-                "(symshape.register_rule)"
+                "(symshape.register_rule)",
+                reason=Reason.OPERATOR,
             )
         raise UnsupportedError(
             f"{name} (at {where}) has no fake implementation, so the sizes of its result are not known. Register a "
             "function of the same arguments that returns an empty tensor of the result's sizes: "
-            f'@torch.library.register_fake("{name}")'
+            f'@torch.library.register_fake("{name}")',
+            reason=Reason.NO_FAKE,
         )
     how, function = found
     events.emit(events.Fallback(str(op), how))
@@ -137,7 +142,8 @@ def infer(tracer: Inferrer, op: OpOverload, args: Sequence[Any], kwargs: dict[st
         raise
     except Exception as error:
         raise UnsupportedError(
-            f"{op} (at {where}): its {how} does not run on symbolic sizes: {type(error).__name__}: {error}"
+            f"{op} (at {where}): its {how} does not run on symbolic sizes: {type(error).__name__}: {error}",
+            reason=Reason.OPERATOR,
         ) from error
     finally:
         tracer.env.current_op, tracer.env.current_rule = outer
@@ -185,7 +191,8 @@ def _on_meta(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
             if len(devices) > 1:
                 raise UnsupportedError(
                     "its meta function returns a tensor on the meta device, but its arguments "
-                    "are on several devices, so the device of the result is not known"
+                    "are on several devices, so the device of the result is not known",
+                    reason=Reason.OPERATOR,
                 )
             leaf._spec = leaf._spec.with_(device=next(iter(devices)))
     return result

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from symshape.calls.generator_states import state_of
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 
 _MARK = 0x5D37_90C4_11F2_8E6B  # a seed that no program uses
 _CHECKPOINTS = "torch/utils/checkpoint.py"
@@ -60,7 +60,7 @@ class _Watched:
             if name in ("get_state", "set_state") and _CHECKPOINTS in _asking(frame):
                 return partial(self._states.keep if name == "get_state" else self._states.put_back, self._generator)
             if not any(each in _file_of(frame) for each in _MAY_READ):
-                raise UnsupportedError(f"the function {_SEEDS}")
+                raise UnsupportedError(f"the function {_SEEDS}", reason=Reason.SEEDING)
         return getattr(self._generator, name)
 
 
@@ -152,11 +152,12 @@ class Draws:
             if self._shared and self._watched and sys.getprofile() != self._profile:
                 raise UnsupportedError(
                     f"{self._name} changes the profile function (sys.setprofile), by which "
-                    "symshape watches for seeding; set it outside the function"
+                    "symshape watches for seeding; set it outside the function",
+                    reason=Reason.SEEDING,
                 )
             touched = any(not torch.equal(state_of(each), mark) for each, _, mark in self._marked)
             if touched or self._seeded:
-                raise UnsupportedError(f"{self._name} {_SEEDS}")
+                raise UnsupportedError(f"{self._name} {_SEEDS}", reason=Reason.SEEDING)
         finally:
             if self._shared and self._watched:
                 sys.setprofile(None)
@@ -164,7 +165,8 @@ class Draws:
         if changed:
             raise UnsupportedError(
                 f"{self._name} draws numbers from {changed[0]}, and a compiled graph would reuse the same numbers "
-                "in every call; draw them with torch, or pass them as arguments"
+                "in every call; draw them with torch, or pass them as arguments",
+                reason=Reason.RANDOM_NUMBERS,
             )
 
     def put_back(self) -> None:

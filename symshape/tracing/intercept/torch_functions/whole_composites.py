@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from meta_fns.torch_internals import OpOverload
 from symshape.calls.arguments import computes_as_torch_tensor
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import functorch, pytree
 from symshape.tracing.intercept.torch_functions.recurrent_gradients import GRADIENTS
 from symshape.tracing.symbolic.tensors import SymbolicTensor
@@ -83,7 +83,8 @@ class WholeOp(torch.autograd.Function):
             raise UnsupportedError(
                 f"the function itself computes gradients of {ctx.op}, which cannot be recomputed exactly: it "
                 "applied dropout, or gradients of gradients are needed; train through "
-                "torch.compile(backend='symshape')"
+                "torch.compile(backend='symshape')",
+                reason=Reason.LOST_GRADIENTS,
             )
         needed = ctx.needs_input_grad[3:]
         if ctx.op in GRADIENTS:

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 
 _INITIALIZED = frozenset({torch.nn.Parameter, torch.nn.Buffer, torch.Tensor, type(None)})
 
@@ -40,14 +40,16 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedError(
             f"{_shown(module, name)} is a ScriptModule, whose code and state cannot be read; "
-            "trace the module that it was made from"
+            "trace the module that it was made from",
+            reason=Reason.MODULES,
         )
     for table in (module._parameters, module._buffers):
         for each in table.values():
             if type(each) not in _INITIALIZED and issubclass(type(each), UninitializedTensorMixin):
                 raise UnsupportedError(
                     f"{_shown(module, name)} is a lazy module: its first call creates its parameters, which a "
-                    "trace would undo; call it once before it is traced"
+                    "trace would undo; call it once before it is traced",
+                    reason=Reason.MODULES,
                 )
     own: type = type(module)
     around = _prepared(own)
@@ -58,5 +60,6 @@ def refuse_untraceable(module: torch.nn.Module, name: str) -> None:
             instead = "compile a module inside of it instead: fully_shard(m), where m.inner = symshape.compile(module)"
         raise UnsupportedError(
             f"{_shown(module, name)} is a {kind}, which prepares its communication with other ranks in each call; "
-            f"{instead}"
+            f"{instead}",
+            reason=Reason.MODULES,
         )

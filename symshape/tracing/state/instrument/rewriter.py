@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.tracing.state.instrument.bytecode import (
     CACHES,
     CHECKED_VERSIONS,
@@ -108,7 +108,8 @@ def instrumented(code: types.CodeType, hooks: Hooks) -> types.CodeType:
         versions = ", ".join(f"{major}.{minor}" for major, minor in CHECKED_VERSIONS)
         raise UnsupportedError(
             f"symshape records what a function reads from its bytecode, which it supports for CPython {versions}; "
-            f"this is {sys.implementation.name} {sys.version.split()[0]}: run the program on a supported version"
+            f"this is {sys.implementation.name} {sys.version.split()[0]}: run the program on a supported version",
+            reason=Reason.INSTALLATION,
         )
     made = _rewritten(code, hooks)
     while len(_kept) >= _MOST_KEPT:

@@ -18,6 +18,7 @@ from symshape.calls.argument_writes import ArgumentContents, At, Held, Path, pat
 from symshape.calls.constant_keys import PLAIN
 from symshape.calls.object_kinds import is_record
 from symshape.calls.variables import containers_in
+from symshape.errors import Problem, Reason
 from symshape.torch_internals import pytree
 from symshape.tracing.state.undo.writes import Change
 from symshape.tracing.symbolic.keys import plain_key, with_plain_keys
@@ -86,14 +87,14 @@ class Given:
             return result, {}
         return pytree.tree_unflatten([None if i in found else each for i, each in enumerate(leaves)], tree), found
 
-    def changes(self, result: Any) -> list[str]:
-        """Return the problems with the arguments after the trace, or with the result, in words."""
+    def changes(self, result: Any) -> list[Problem]:
+        """Return the problems with the arguments after the trace, or with the result."""
         leaves, tree = self._flattened()
         same = len(leaves) == len(self._leaves) and all(map(_is, leaves, self._leaves))
         if tree != self._tree or not same:
-            return [f"changes a list or dictionary among its arguments, {_ADVICE}"]
+            return [Problem(f"changes a list or dictionary among its arguments, {_ADVICE}", Reason.STATE)]
         if any(id(each) in self.containers for each in _containers((result,))):
-            return ["returns a list or dictionary that is an argument; return a copy of it"]
+            return [Problem("returns a list or dictionary that is an argument; return a copy of it", Reason.OBJECTS)]
         return []
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from symshape.errors import Reason
 from symshape.tracing.intercept.python_numbers.substituted_functions import StandIn
 from symshape.tracing.state import compiled
 from symshape.tracing.state.instrument import stores, trusted_code
@@ -116,7 +117,7 @@ def listed(recorder: Recorder, owner: Any) -> None:
 def of_memo(recorder: Recorder, owner: Any, key: str) -> None:
     """Record an attribute of an ``lru_cache`` function; refuse its statistics, which change with every call."""
     if key.startswith("cache_"):
-        recorder.refuse(f"calls {key} of the lru_cache of {owner.__name__}, {NOT_TO_SEE}")
+        recorder.refuse(f"calls {key} of the lru_cache of {owner.__name__}, {NOT_TO_SEE}", Reason.MEMO)
 
 
 def of_stand_in(recorder: Recorder, owner: StandIn, key: str) -> None:
@@ -127,7 +128,7 @@ def of_stand_in(recorder: Recorder, owner: StandIn, key: str) -> None:
 def of_generator(recorder: Recorder, owner: torch.Generator, key: str) -> None:
     """Refuse the seed and the state of a random generator, which a trace replaces."""
     if key in _STATE_OF_A_GENERATOR:
-        recorder.refuse(f"reads {key} of a random generator, {NOT_TO_SEE}")
+        recorder.refuse(f"reads {key} of a random generator, {NOT_TO_SEE}", Reason.RANDOM_NUMBERS)
 
 
 def of_nothing(recorder: Recorder, owner: Any, key: str) -> None:
@@ -148,7 +149,7 @@ def of_python_module(recorder: Recorder, owner: types.ModuleType, key: str) -> N
     if owner is decimal:
         recorder.place(Answer(decimal_context, decimal_context(), "the context of decimal"))
     if key == "__dict__":
-        recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}")
+        recorder.refuse(f"lists the names of the module {owner.__name__}, {NOT_TO_SEE}", Reason.UNCOMPARED)
     if key in attributes and str(getattr(attributes[key], "__module__", "")).startswith("symshape."):
         return  # the trace's substitute for a function of torch
     before = recorder.namespace(owner.__name__, attributes)
@@ -178,7 +179,7 @@ def of_class(recorder: Recorder, owner: type, key: str) -> None:
     """Record the read of an attribute of a class."""
     process_groups.notice(recorder, owner.__module__, key)
     if key == "__subclasses__" or (key in trusted_code.CHANGING_METHODS and owner.__module__ == "datetime"):
-        recorder.refuse(f"reads {owner.__qualname__}.{key}, {NOT_TO_SEE}")
+        recorder.refuse(f"reads {owner.__qualname__}.{key}, {NOT_TO_SEE}", Reason.UNCOMPARED)
     if key in ("__dict__", "__mro__", "__bases__"):
         return
     if look_up(recorder, owner, key, owner.__qualname__) is MISSING:

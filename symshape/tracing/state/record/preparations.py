@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from symshape.errors import Reason
 from symshape.tracing.intercept.python_numbers.builtins import PlainType
 from symshape.tracing.restart import Restart, after
 
@@ -35,7 +36,7 @@ def preparations(read: Callable[[Any, str], None]) -> dict[int, Any]:
     def prepared(function: Callable[[Any], Any], flag: str, owner: Any) -> None:
         if not getattr(owner, flag, False):
             text = f"prepares a {type(owner).__name__}, which it does in each call; call it once before"
-            raise Restart(text, after(functools.partial(function, owner)), prepares=True)
+            raise Restart(text, after(functools.partial(function, owner)), Reason.MEMO, prepares=True)
         read(owner, flag)
 
     found = [(getattr(sys.modules.get(module), name, None), flag) for module, name, flag in _PREPARATIONS]
@@ -64,5 +65,5 @@ def _registered(function: Callable[[Any], Any], registry: dict[Any, Any], tensor
             f"makes {function.__name__} look up its tensor backend, which happens once in a process; call the "
             "function once before it is traced"
         )
-        raise Restart(text, after(lambda: function(torch.empty(0))), prepares=True)
+        raise Restart(text, after(lambda: function(torch.empty(0))), Reason.MEMO, prepares=True)
     return function(tensor, *rest, **more)

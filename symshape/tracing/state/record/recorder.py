@@ -19,7 +19,7 @@ import torch
 
 from symshape.calls.naming import item_name
 from symshape.calls.variables import Variable, Where
-from symshape.errors import UnsupportedError
+from symshape.errors import Problem, Reason, UnsupportedError
 from symshape.graph.steps import Lifted
 from symshape.torch_internals import functorch
 from symshape.tracing.state.instrument.rewriter import Hooks
@@ -95,7 +95,7 @@ class Recorder(Reads):
         from_memos: whether an ``lru_cache`` returned a result that was computed before.
         answered: by id, the results that an ``lru_cache`` returned in that way.
         on_memo: calls a function with an ``lru_cache``; None if such functions are called directly.
-        refusals: what was read that cannot be seen into, in words.
+        refusals: the reads and calls that were refused.
         asker: the file of the code that reads now.
         flags: torch's flags before the trace.
         on_generator: called with each random generator that is loaded.
@@ -149,7 +149,7 @@ class Recorder(Reads):
         self.from_memos = False
         self.answered: dict[int, Any] = {}
         self.on_memo: Callable[..., Any] | None = None
-        self.refusals: list[str] = []
+        self.refusals: list[Problem] = []
         self.flags = torch_flags.now()
         self.on_exchange: Callable[[Recorder, Any], object] = lambda *_: None
         self.exchanged: list[Any] = []
@@ -161,14 +161,14 @@ class Recorder(Reads):
         self.begun: list[weakref.ref[types.FunctionType]] = []
         self.swapped: list[tuple[types.FunctionType, types.CodeType]] = []
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, what: str, reason: Reason) -> None:
         """Note something that cannot be recorded, and raise.
 
         Raises:
             UnsupportedError: always; if the program catches it, the trace is refused at its end.
         """
-        self.refusals.append(what)
-        raise UnsupportedError(f"the program {what}")
+        self.refusals.append(Problem(what, reason))
+        raise UnsupportedError(f"the program {what}", reason=reason)
 
     def refuse_transformed(self, lifted: Iterable[Lifted]) -> None:
         """Refuse tensors outside the arguments that a ``torch.func`` transform around the call has wrapped.
@@ -187,9 +187,9 @@ class Recorder(Reads):
         read += [(item, each.name) for each in self.containers for item in each.items or ()]
         for value, name in read:
             if isinstance(value, torch.Tensor) and functorch.is_wrapped(value):
-                raise UnsupportedError(_OF_A_TRANSFORM.format(name))
+                raise UnsupportedError(_OF_A_TRANSFORM.format(name), reason=Reason.TRANSFORMS)
         if not all(each.constant or id(each.tensor) in self.tensors for each in lifted):
-            raise UnsupportedError(_OF_A_TRANSFORM.format("a default, a partial or the like"))
+            raise UnsupportedError(_OF_A_TRANSFORM.format("a default, a partial or the like"), reason=Reason.TRANSFORMS)
 
     def is_constant(self, value: Any) -> bool:
         """Return whether an object is the same in every call: the traced function, or a result of an ``lru_cache``."""
@@ -202,7 +202,8 @@ class Recorder(Reads):
             UnsupportedError: if the graph is to replace the function.
         """
         if self.serves and not is_library(self.asker):
-            self.refuse(f"{what}, which a compiled graph would not repeat; do that outside the function")
+            text = f"{what}, which a compiled graph would not repeat; do that outside the function"
+            self.refuse(text, Reason.OUTPUT)
 
     # -- values
     @contextmanager
@@ -267,7 +268,8 @@ class Recorder(Reads):
         """Refuse a value that differs from its first read though the program did not store it."""
         then = self._read.get((id(owner), key), MISSING)
         if then is not MISSING and (id(owner), key) not in self.stored and not same(owner.get(key, MISSING), then):
-            self.refuse(f"reads {name}, which another thread changes during the trace; pass it as an argument")
+            text = f"reads {name}, which another thread changes during the trace; pass it as an argument"
+            self.refuse(text, Reason.UNCOMPARED)
 
     def enter(self, code: types.CodeType) -> None:
         """Note the beginning of a function, whose globals and closure variables may be read."""

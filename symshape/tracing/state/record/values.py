@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from symshape.errors import Reason
 from symshape.graph.lru_cache_answers import answers_of
 from symshape.torch_internals import dispatch
 from symshape.tracing.state.instrument import trusted_code
@@ -85,7 +86,9 @@ def touch_dispatching(recorder: Recorder, function: Any, name: str) -> None:
     for kind in function.registry:
         recorder.touch(kind, name)
         if kind.__module__ == "numpy" or (issubclass(kind, torch.Tensor) and kind is not torch.Tensor):
-            recorder.refuse(f"calls {name}, which dispatches on the class {kind.__name__}, {NOT_TO_SEE}")
+            recorder.refuse(
+                f"calls {name}, which dispatches on the class {kind.__name__}, {NOT_TO_SEE}", Reason.UNCOMPARED
+            )
     recorder.on_exchange(recorder, function)
 
 
@@ -93,10 +96,10 @@ def _notice(recorder: Recorder, function: Any) -> None:
     """Record the torch flags that a function reads; refuse one that sets a flag or reads a changing state."""
     hidden = trusted_code.hides(function)
     if hidden:
-        recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}")
+        recorder.refuse(f"calls {hidden}, {NOT_TO_SEE}", Reason.UNSEEN)
     refusal = torch_flags.refusal(function)
     if refusal:
-        recorder.refuse(refusal)
+        recorder.refuse(refusal, Reason.FLAGS)
     recorder.ask(torch_flags.read_by(function))
 
 
@@ -151,7 +154,8 @@ def touch_container(recorder: Recorder, value: Any, name: str) -> None:
     before = recorder.namespaces.get(id(value)) if type(value) is dict else None
     items = items_of(value if before is None else before.before)  # the program may have set attributes by now
     if id(value) in recorder.hidden:
-        recorder.refuse(f"writes to the container {name}, which it also reaches by another name; use one name for it")
+        text = f"writes to the container {name}, which it also reaches by another name; use one name for it"
+        recorder.refuse(text, Reason.STATE)
     if recorder.fresh:
         recorder.made.append(value)
     else:
@@ -184,7 +188,8 @@ def touch_array(recorder: Recorder, value: Any, name: str) -> None:
     if value.dtype.hasobject or value.nbytes > _MOST_BYTES:
         recorder.refuse(
             f"reads the NumPy array {name} of {value.nbytes:,} bytes, too large to be guarded by its "
-            "content; pass it as a tensor"
+            "content; pass it as a tensor",
+            Reason.UNCOMPARED,
         )
     recorder.containers.append(Container(value, items_of(value), name))
 
@@ -202,7 +207,8 @@ def touch_weak(recorder: Recorder, value: Any, name: str) -> None:
     if isinstance(value(), torch.Tensor) and not isinstance(value(), torch.nn.Parameter):  # a graph keeps it alive
         recorder.refuse(
             f"reads a tensor through the weak reference {name}, which cannot be guarded; read it "
-            "through a strong reference"
+            "through a strong reference",
+            Reason.UNCOMPARED,
         )
     else:
         with recorder.weak():
@@ -267,7 +273,7 @@ def touch_environment(recorder: Recorder, value: Any, name: str) -> None:
 def touch_hidden(recorder: Recorder, value: Any, name: str) -> None:
     """Refuse an object that no recording can see into."""
     kind = type(value)
-    recorder.refuse(f"reads {name}, of class {kind.__module__}.{kind.__qualname__}, {NOT_TO_SEE}")
+    recorder.refuse(f"reads {name}, of class {kind.__module__}.{kind.__qualname__}, {NOT_TO_SEE}", Reason.UNCOMPARED)
 
 
 def touch_object(recorder: Recorder, value: Any, name: str) -> None:
@@ -292,7 +298,8 @@ def touch_instance(recorder: Recorder, value: Any, name: str) -> None:
         before.given = before.given or recorder.weakly
     slots = attribute_lookups.slots_of(kind)
     if slots and attribute_lookups.static(kind, "__getattribute__") is not object.__dict__["__getattribute__"]:
-        recorder.refuse(f"reads {name}, whose class has slots and a __getattribute__ of its own, {NOT_TO_SEE}")
+        text = f"reads {name}, whose class has slots and a __getattribute__ of its own, {NOT_TO_SEE}"
+        recorder.refuse(text, Reason.UNCOMPARED)
     for key in slots:
         noted = Attribute(value, key, getattr(value, key, MISSING), f"{name}.{key}")
         recorder.slots.setdefault((id(value), key), noted)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from symshape.calls.variables import Gradient
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import dispatch
 from symshape.tracing.state.record.loads import read_slot
 from symshape.tracing.state.record.places import Attribute
@@ -96,7 +96,8 @@ class Gradients:
             elif type(leaf) is SymbolicTensor and leaf._value in leaf._tracer.arguments:
                 raise UnsupportedError(
                     "the function calls backward(), which sets the gradient of an argument; return "
-                    "torch.autograd.grad(...) instead, or detach that argument"
+                    "torch.autograd.grad(...) instead, or detach that argument",
+                    reason=Reason.LEFT_GRADIENTS,
                 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from symshape.calls import variables
 from symshape.calls.constant_keys import NOTHING
 from symshape.calls.object_kinds import ReadOtherwise, flatten_from_now_on
 from symshape.calls.variables import Variable
-from symshape.errors import UnsupportedError
+from symshape.errors import Problem, Reason, UnsupportedError
 from symshape.tracing.state.instrument.stores import is_alone
 from symshape.tracing.state.record.lru_caches import filled, is_watched, missing_in, take_back
 from symshape.tracing.state.record.places import MISSING, PLAIN, Attribute, Cell, Container, Keys, same, same_item
@@ -48,9 +48,8 @@ def undo(recorder: Recorder) -> Changes:
             found.missing += missing_in(memo, name, keys) if watched else []
             made = take_back(memo, keys)
             if made:
-                (found.unmade if watched else found.problems).append(
-                    f"makes {made} that the memo of {name} keeps; call {name} once before"
-                )
+                text = f"makes {made} that the memo of {name} keeps; call {name} once before"
+                (found.unmade if watched else found.problems).append(Problem(text, Reason.MEMO))
         if now.hits != before.hits:  # a result that was not computed again may differ once the cache is cleared
             recorder.from_memos = True
             recorder.place(filled(memo, grows=now.misses == before.misses))
@@ -74,7 +73,7 @@ def undo(recorder: Recorder) -> Changes:
         container.put_back()
     for place in recorder.places:
         if type(place) is not Cell or not recorder.alone:
-            found.problems += _other_place(recorder, place)
+            found.problems += [Problem(text, Reason.STATE) for text in _other_place(recorder, place)]
     return found
 
 
@@ -119,7 +118,7 @@ def _undo_namespace(
             continue
         if _was_exchanged(recorder, namespace, key, then, now):
             text = f"has {_name(namespace, key)} exchanged inside of torch; read it in the function before"
-            found.problems.append(text)
+            found.problems.append(Problem(text, Reason.UNCOMPARED))
             continue
         is_stored = (id(where), key) in recorder.stored
         if not (namespace.own or is_stored or holds_symbolic(now)):
@@ -257,23 +256,24 @@ def _changes(where: str, then: str, now: str) -> str:
     )
 
 
-def undo_gradients(tensors: Iterable[torch.Tensor]) -> list[str]:
-    """Remove the gradients that ``backward()`` left on tensors while tracing; return the problem, in words."""
-    problems: list[str] = []
+def undo_gradients(tensors: Iterable[torch.Tensor]) -> list[Problem]:
+    """Remove the gradients that ``backward()`` left on tensors while tracing; return the problem."""
+    problems: list[Problem] = []
     for tensor in tensors:
         if tensor.is_leaf and tensor.requires_grad and type(tensor.grad) is SymbolicTensor:
             tensor.grad = None
-            problems = [
-                ("calls backward(), which sets gradients outside the function; return torch.autograd.grad(...) instead")
-            ]
+            text = (
+                "calls backward(), which sets gradients outside the function; return torch.autograd.grad(...) instead"
+            )
+            problems = [Problem(text, Reason.LEFT_GRADIENTS)]
     return problems
 
 
-def refuse(problems: list[str], name: str, arguments: Iterable[Any] = ()) -> None:
+def refuse(problems: Sequence[Problem], name: str, arguments: Iterable[Any] = ()) -> None:
     """Raise the first problem, if there is one.
 
     Args:
-        problems: the problems, in words.
+        problems: the problems.
         name: the name of the function.
         arguments: objects that may have been written to.
 
@@ -283,4 +283,5 @@ def refuse(problems: list[str], name: str, arguments: Iterable[Any] = ()) -> Non
     """
     if problems:
         new = [each for each in arguments if flatten_from_now_on(each)]
-        raise (ReadOtherwise if new else UnsupportedError)(f"{name} {problems[0]}")
+        kind, first = ReadOtherwise if new else UnsupportedError, problems[0]
+        raise kind(f"{name} {first.text}", reason=first.reason)

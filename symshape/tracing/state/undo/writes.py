@@ -16,6 +16,7 @@ from symshape.calls import variables
 from symshape.calls.constant_keys import NOTHING
 from symshape.calls.naming import item_name
 from symshape.calls.variables import CONTAINERS, FloatPlace, Variable, Where, containers_in, is_number
+from symshape.errors import Problem, Reason
 from symshape.torch_internals import pytree
 from symshape.tracing.state.compare.state import State
 from symshape.tracing.state.record.lru_caches import Missing
@@ -54,10 +55,10 @@ class Changes:
         recorder: the recording of what the program read and wrote.
 
     Attributes:
-        problems: the writes that cannot be repeated, in words.
+        problems: the writes that cannot be repeated.
         changes: the writes that can perhaps be repeated.
         missing: the results that functions with an ``lru_cache`` computed.
-        unmade: problems with objects in ``missing``, in words; no problems if those are made outside of the trace.
+        unmade: problems with objects in ``missing``; no problems if those are made outside of the trace.
         given: the ids of lists and dictionaries among the arguments.
         returned_arguments: by number of a leaf of the result, the argument container that the leaf stands for.
         to_objects: a flag: the program wrote to an object among the arguments.
@@ -66,10 +67,10 @@ class Changes:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._stand_ins = recorder.stand_ins
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
         self.changes: list[Change] = []
         self.missing: list[Missing] = []
-        self.unmade: list[str] = []
+        self.unmade: list[Problem] = []
         self.given: set[int] = set()
         self.returned_arguments: dict[int, tuple[Any, ...]] = {}
         self.to_objects = False
@@ -82,14 +83,11 @@ class Changes:
         """Return whether an object existed before the trace, so that every later call uses the very same object."""
         return id(value) in self._objects and id(value) not in self._stand_ins and not holds_symbolic(value)
 
-    def returned(self, result: Any) -> list[str]:
-        """Return the problem, in words, if a result holds a list or dictionary that is stored outside the function."""
+    def returned(self, result: Any) -> list[Problem]:
+        """Return the problem, if a result holds a list or dictionary that is stored outside the function."""
         outside = [each for _, each in containers_in(result) if id(each) in self._stand_ins or self.is_kept(each)]
-        return (
-            ["returns a list or dictionary that is also stored outside the function; return a copy of it"]
-            if outside
-            else []
-        )
+        text = "returns a list or dictionary that is also stored outside the function; return a copy of it"
+        return [Problem(text, Reason.OBJECTS)] if outside else []
 
     def to(self, leaves: Sequence[Any]) -> Sequence[Any]:
         """Return the leaves of a call if a graph serves calls and the program wrote to an object among them, or ()."""
@@ -111,7 +109,7 @@ class Changes:
             text: the problem to report if the write cannot be repeated.
         """
         if variable is None or _holds_itself(now):
-            self.problems.append(text)
+            self.problems.append(Problem(text, Reason.STATE))
             return
         value = NOTHING if now is MISSING else now
         filled = isinstance(variable, (variables.Contents, variables.InnerContainer))
@@ -121,7 +119,7 @@ class Changes:
         inside = [id(each) for path, each in containers_in(value) if (path or not filled) and not self.is_kept(each)]
         outside = self._stand_ins | self._objects.keys()  # copies of these would be made by a call
         if not outside.isdisjoint(inside) or not self._are_keys_plain(value):
-            self.problems.append(text)
+            self.problems.append(Problem(text, Reason.STATE))
             return
         self.changes.append(Change(variable, leaves, tree, tuple(inside), text, copy.copy(value) if filled else value))
 

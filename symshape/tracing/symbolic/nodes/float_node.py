@@ -8,7 +8,7 @@ from typing import Any
 
 from guards.terms import arithmetic, boolean, division
 from guards.terms.term import Term
-from symshape.errors import UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.graph.float_rounding import LARGEST, UNKNOWN, monotone, rounded_ratio
 from symshape.graph.float_terms import FloatTerm, float_term
 from symshape.tracing.symbolic.nodes.bool_node import BoolNode
@@ -244,7 +244,8 @@ class FloatNode(Node):
         if answer != compare(self._whole(self.term, x), self._whole(other_term, y)):
             raise UnsupportedError(
                 f"the program compares {self.term} with {other_term}, and one of them is an integer too large for "
-                "a float: a trace cannot tell whether Python compares integers or floats; compare smaller numbers"
+                "a float: a trace cannot tell whether Python compares integers or floats; compare smaller numbers",
+                reason=Reason.NUMBERS,
             )
         return BoolNode(self.env, boolean.boolean(answer))
 
