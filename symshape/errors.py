@@ -81,7 +81,7 @@ class Reason(enum.Enum):
     LOST_GRADIENTS = "SYM225", "gradients-that-a-graph-would-lose"
     TRANSFORMS = "SYM226", "transforms-of-torchfunc"
     OBJECTS = "SYM227", "an-object-in-two-places"
-    MEMO = "SYM228", "results-that-an-lru_cache-keeps"
+    MEMO = "SYM228", "what-a-first-call-makes-and-keeps"
     UNCOMPARED = "SYM229", "objects-that-no-guard-can-compare"
     OTHER_TRACE = "SYM230", "a-tensor-of-an-earlier-trace"
     NUMBERS = "SYM231", "numbers-that-a-formula-cannot-stand-for"

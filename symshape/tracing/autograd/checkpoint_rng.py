@@ -71,7 +71,7 @@ class KeptStates:
                 "a checkpoint restores a state of a random generator that was saved outside "
                 "the function; run the whole checkpoint, forward and backward, inside the "
                 "function",
-                reason=Reason.GENERATOR,
+                reason=Reason.SEEDING,
             )
         self._add(_Keep(generator, back=True), (value,), ())
 

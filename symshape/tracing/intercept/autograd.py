@@ -66,7 +66,7 @@ def _refuse_version(tensor: torch.Tensor) -> Any:
     )
 
 
-def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
+def _unless_made_here(attribute: Any, what: str, reason: Reason) -> Callable[..., Any]:
     """Return ``attribute`` for tensors that the program made.
 
     For other tensors the call raises ``UnsupportedError``: a graph would not repeat a side effect, and a value that was
@@ -80,7 +80,7 @@ def _unless_made_here(attribute: Any, what: str) -> Callable[..., Any]:
         raise UnsupportedError(
             f"the function {what} of a tensor created outside it, which a compiled graph would not repeat; do that "
             "outside the function, or pass the gradient as an argument",
-            reason=Reason.ASSIGNED_DATA,
+            reason=reason,
         )
 
     return use
@@ -91,7 +91,7 @@ def _requiring(attribute: Any, what: str) -> Callable[..., Any]:
 
     Setting the flag to its current value changes nothing.
     """
-    inner = _unless_made_here(attribute, what)
+    inner = _unless_made_here(attribute, what, Reason.AUTOGRAD_STATE)
 
     def use(tensor: torch.Tensor, requires_grad: Any = True) -> Any:
         if tensor.requires_grad is requires_grad:
@@ -147,7 +147,7 @@ def _reads_requires_grad(tensor: SymbolicTensor) -> Any:
     return _requires_grad.__get__(tensor)
 
 
-def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
+def _refuse_for_gradients(method: Any, what: str, reason: Reason) -> Callable[..., Any]:
     """Return ``method``, refused for tensors that require gradients: a graph has no op that repeats the change."""
 
     def use(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -158,7 +158,7 @@ def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
         raise UnsupportedError(
             f"the function calls {what} of a tensor that requires gradients, which a compiled graph would not "
             "repeat; do that outside the function, or train through torch.compile(backend='symshape')",
-            reason=Reason.AUTOGRAD_STATE,
+            reason=reason,
         )
 
     return use
@@ -166,7 +166,7 @@ def _refuse_for_gradients(method: Any, what: str) -> Callable[..., Any]:
 
 def _for_backward(method: Any, what: str) -> Callable[..., Any]:
     """Return ``method``, which changes what backward does with a gradient, for tensors that the program made."""
-    refuse = _refuse_for_gradients(method, what)
+    refuse = _refuse_for_gradients(method, what, Reason.HOOKS)
 
     def use(tensor: SymbolicTensor, *args: Any, **kwargs: Any) -> Any:
         if tensor._value in tensor._tracer.arguments:
@@ -223,16 +223,16 @@ def gradients(*args: Any, **kwargs: Any) -> Any:
 
 OF_STAND_INS: dict[Any, Callable[..., Any]] = {
     _requires_grad.__get__: _reads_requires_grad,
-    _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient"),
-    _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient"),
-    _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient"),
+    _grad.__get__: _unless_made_here(_grad.__get__, "reads the gradient", Reason.ASSIGNED_DATA),
+    _grad.__set__: _unless_made_here(_grad.__set__, "sets the gradient", Reason.ASSIGNED_DATA),
+    _grad.__delete__: _unless_made_here(_grad.__delete__, "deletes the gradient", Reason.ASSIGNED_DATA),
     torch.autograd.grad: gradients,
 }
 """The replacements for autograd methods of symbolic tensors, by method."""
 
-for _name in ("detach_", "register_post_accumulate_grad_hook"):
+for _name, _reason in (("detach_", Reason.AUTOGRAD_STATE), ("register_post_accumulate_grad_hook", Reason.HOOKS)):
     OF_STAND_INS[getattr(torch.Tensor, _name)] = _refuse_for_gradients(
-        getattr(torch.Tensor, _name), f"Tensor.{_name}()"
+        getattr(torch.Tensor, _name), f"Tensor.{_name}()", _reason
     )
 for _name in ("retain_grad", "register_hook"):
     OF_STAND_INS[getattr(torch.Tensor, _name)] = _for_backward(getattr(torch.Tensor, _name), f"Tensor.{_name}()")

@@ -12,7 +12,6 @@ import queue
 import struct
 import sys
 import threading
-import traceback
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -132,8 +131,7 @@ def answer(number: int, conditions: Conditions, content: bytes) -> Answer:
         with torch.no_grad():
             _, assumed, code = Request.unpacked(content).compiled(keep=True)
     except Exception as error:  # a compiler may raise anything
-        last = traceback.format_exception_only(error)[-1].strip()
-        return Answer(number, reason=f"{last} (in the process that compiles)")
+        return Answer(number, reason=f"{type(error).__name__}: {error} (in the process that compiles)")
     if code is None:
         return Answer(number, reason="torch cannot write what it compiled")
     return Answer(number, assumed, code)

@@ -153,7 +153,7 @@ class Draws:
                 raise UnsupportedError(
                     f"{self._name} changes the profile function (sys.setprofile), by which "
                     "symshape watches for seeding; set it outside the function",
-                    reason=Reason.SEEDING,
+                    reason=Reason.STATE,
                 )
             touched = any(not torch.equal(state_of(each), mark) for each, _, mark in self._marked)
             if touched or self._seeded:
