@@ -172,8 +172,8 @@ def noted() -> Iterator[list[str]]:
             spaces = [f"{each.name} {each.own} {each.open} {len(each.before)}" for each in recorder.namespaces.values()]
             sizes = [len(each) for each in (recorder.seen, recorder.told, recorder.known, recorder.pinned)]
             changes = side_effects.undo(recorder)
-            told = [each.text for each in changes.changes]
-            yield [fn.__name__, error, *places, *containers, *spaces, str(sizes), *told, *changes.problems]
+            told = [each.text for each in (*changes.changes, *changes.problems)]
+            yield [fn.__name__, error, *places, *containers, *spaces, str(sizes), *told]
 
 
 def _shown(value: Any) -> str:

@@ -10,6 +10,7 @@ import torch
 
 import symshape
 from symshape import UnsupportedError
+from symshape.errors import Reason
 from symshape.tracing.state.record.container_arguments import Given
 
 
@@ -33,8 +34,9 @@ def test_a_change_is_told(change: Any) -> None:
     assert one.changes(None) == []
     change(argument)
     (problem,) = one.changes(None)
-    assert "changes a list or dictionary among its arguments" in problem
-    assert "return the new values instead" in problem
+    assert "changes a list or dictionary among its arguments" in problem.text
+    assert "return the new values instead" in problem.text
+    assert problem.reason is Reason.STATE
 
 
 def test_an_equal_item_in_the_place_of_another_is_a_change() -> None:
@@ -57,7 +59,8 @@ def test_an_argument_that_is_given_back_is_told(make: Any) -> None:
     one = given({"outer": argument})
     for result in (argument, (argument, 1), {"x": [argument]}):
         (problem,) = one.changes(result)
-        assert "return a copy of it" in problem
+        assert "return a copy of it" in problem.text
+        assert problem.reason is Reason.OBJECTS
     assert one.changes((type(argument)(argument), 1)) == []
 
 

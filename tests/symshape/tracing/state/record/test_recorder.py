@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from symshape import UnsupportedError
+from symshape.errors import Reason
 from symshape.tracing.state.instrument.hooks import recorder_of, recording
 from symshape.tracing.state.record.places import MISSING, Cell
 from tests.symshape.tracing.state.recorded import names, recorded, seen
@@ -154,7 +155,8 @@ def test_a_refusal_stays_though_the_program_catches_it() -> None:
             return 0.0
 
     (refusal,) = recorded(fn).refusals
-    assert refusal.startswith("calls time.time, whose result symshape cannot see")
+    assert refusal.text.startswith("calls time.time, whose result symshape cannot see")
+    assert refusal.reason is Reason.UNSEEN
 
 
 @pytest.mark.parametrize("serves", [True, False])
