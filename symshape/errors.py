@@ -249,8 +249,7 @@ class FallbackWarning(UserWarning):
     code = "SYM113"
 
 
-for _kind in (UntestedTorchWarning, FallbackWarning):
-    PAGES[_kind.code] = _page_named(_kind.__name__)
+PAGES |= {kind.code: _page_named(kind.__name__) for kind in (UntestedTorchWarning, FallbackWarning)}
 
 
 @attrs.define(auto_exc=True, str=False)
