@@ -15,11 +15,9 @@ from symshape.frontends.compiled_module import CompiledModule, can_be_module, mo
 from symshape.frontends.stats import Stats
 from symshape.frontends.storing import Storing
 from symshape.options import Options, options_of
-from symshape.runtime.cache import Branch
 from symshape.runtime.eager_calls import EagerCall
 from symshape.runtime.known_calls import Found
 from symshape.runtime.runners.choice import RunnerName, check_name
-from symshape.runtime.variables import AskAgain
 from symshape.runtime.verify import Verifier
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
@@ -115,32 +113,15 @@ class Verified(Compiled):
         if not self._verifier.due() or is_tracing():
             return super().__call__(*args, **kwargs)
         self._cache.clock += 1
-        found = self._find(args, kwargs)
+        found = self._dispatcher.find(args, kwargs)
         if isinstance(found, EagerCall):
             return self._eager.run(found, self.fn, args, kwargs)
         self._cache.seen(found[0], found[1]).calls += 1
         return self._verifier.call(self._find_entry, args, kwargs)
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found | EagerCall:
-        leaves = self._layout.leaves(args, kwargs)
-        key = self._cache.makers[len(leaves)](leaves, kwargs)
-        found = self._cache.find_exact(key)
-        if found is not None:
-            entry, values, _ = found
-            return entry, values, leaves
-        branches: list[Branch] = []
-        try:
-            found_slowly = self._declined(key) or self._find_slowly(args, kwargs, leaves, key, branches)
-        except AskAgain:
-            return self._find(args, kwargs)
-        for branch in branches:
-            assert not isinstance(found_slowly, EagerCall)
-            self._cache.remember(branch, leaves, key, found_slowly[0], found_slowly[1])
-        return found_slowly
-
     def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         """Return the entry that serves a call, the call's integers, and its leaves; the call must not be eager."""
-        found = self._find(args, kwargs)
+        found = self._dispatcher.find(args, kwargs)
         assert not isinstance(found, EagerCall)
         return found
 

@@ -12,20 +12,18 @@ from typing import Any
 import torch
 
 from symshape import events, forks
-from symshape.calls.arguments import NO_VARIABLES, Call, Variables, flatten_call
-from symshape.calls.call_key import Reading, read
+from symshape.calls.arguments import Call, flatten_call
 from symshape.calls.floats import with_leaves
 from symshape.calls.object_kinds import ReadOtherwise
 from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
 from symshape.calls.variables import GradientsRead, writing
 from symshape.cost.units import amount
-from symshape.errors import InputError, Reason, UnsupportedError
+from symshape.errors import Reason, UnsupportedError
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing, History, changed_sizes, on_device
 from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
-from symshape.frontends.look_ups import LookUps
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
@@ -33,11 +31,10 @@ from symshape.frontends.warming import Warming
 from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.runtime.cache import Branch, EntryCache
+from symshape.runtime.dispatcher import Dispatcher, UnservedCall
 from symshape.runtime.eager_calls import EagerCall, EagerCalls
 from symshape.runtime.entry import Entry
 from symshape.runtime.failing import Failing
-from symshape.runtime.finding import Finder
-from symshape.runtime.known_calls import Found, KnownCalls
 from symshape.runtime.plain_calls import PlainCalls, may_be_plain
 from symshape.runtime.policy.programs import Programs
 from symshape.runtime.presumptions import Presumptions
@@ -94,12 +91,14 @@ class Compiled(Reports, Warming):
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
-        self._known, self._presumptions = KnownCalls(self._cache), Presumptions(self._cache, fullgraph)
+        self._presumptions = Presumptions(self._cache, fullgraph)
         rebinding = Rebinding(self._cache, self._layout, self._entry)
-        self._finder = Finder(self._cache, rebinding, self._eager)
+        self._dispatcher = Dispatcher(
+            fn, self._cache, self._layout, self._eager, rebinding, self._miss_or_refusal, fullgraph
+        )
         self._lock, self._check = forks.lock(outer=2), check_call
         self._capture: Capture = capture
-        self._numbers, self._traces, self._trace_ms, self._look_ups = count(), 0, 0.0, LookUps()
+        self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
             functools.update_wrapper(self, fn, updated=())
@@ -109,7 +108,8 @@ class Compiled(Reports, Warming):
         """Serve the call by an entry; trace one first if none fits."""
         if _is_dynamo_compiling():  # part of a program that Dynamo compiles: run the function
             return self.fn(*args, **kwargs)
-        cache = self._cache  # read once: attributes of a class with __getattr__ are slow
+        dispatcher = self._dispatcher  # read once: attributes of a class with __getattr__ are slow
+        cache, layout = dispatcher.cache, dispatcher.layout
         cache.clock = tick = cache.clock + 1
         if tick < cache.plain_until:
             return cache.plain(*args, **kwargs)
@@ -122,17 +122,17 @@ class Compiled(Reports, Warming):
             return self._without_key(
                 refusal() or UnsupportedError(_IN_JIT_TRACE, reason=Reason.OTHER_TRACER), args, kwargs
             )
-        if self._layout.active:
-            leaves = self._layout.quick(args, kwargs)
+        if layout.active:
+            leaves = layout.quick(args, kwargs)
         try:
             key = cache.makers[len(leaves)](leaves, kwargs)
         except UnsupportedError as error:  # a mode around the call that cannot be a part of its key
             return self._without_key(error, args, kwargs)
         branches = cache.branches
-        alone = len(branches) == 1  # like ``EntryCache.find_exact``, without its frame
+        alone = len(branches) == 1  # like ``Dispatcher.look_up``, without its frames
         found = branches[0].memo.get(key) if alone else cache.find_exact(key)
         if new := found is None and alone:
-            found = self._known.near(key)
+            found = dispatcher.known.near(key)
         if found is not None and (not alone or branches[0].stateless or branches[0].state.unchanged()):
             entry, values, seen = found
             seen.calls += 1
@@ -150,13 +150,13 @@ class Compiled(Reports, Warming):
                     cache.seen(entry, values).calls += 1
                 return entry.build(flat) if entry.finish is None else entry.finish(entry.build(flat), leaves)
             return entry.instead(failed, args, kwargs)
-        return self._slow_call(args, kwargs, with_leaves(leaves) if self._layout.active else leaves, key)
+        return self._slow_call(args, kwargs, with_leaves(leaves) if layout.active else leaves, key)
 
     def _now_and_then(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Do the periodic work: refresh profilers, time a look-up, review calls that run the plain function."""
         if not self._cache.clock % _TIMED:
             profilers.refresh()
-            self._look_ups.time(self._cache, self._layout, args, kwargs)
+            self._dispatcher.time(args, kwargs)
         self._plain.now_and_then(self, self._traces)
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -174,10 +174,11 @@ class Compiled(Reports, Warming):
         """Serve a call that the call cache does not know: nested arguments, new sizes, or a miss."""
         if modes_on_stack() and is_tracing():  # part of another program, whose guards cover it
             return self.fn(*args, **kwargs)
-        cache, branches = self._cache, list[Branch]()  # the branches that remember the call
+        cache, dispatcher = self._cache, self._dispatcher
+        branches: list[Branch] = []  # those that remember the call
         try:
             asks = cache.clock < self._layout.until or key in self._eager.by_call
-            found = (asks and self._declined(key)) or self._find_slowly(args, kwargs, flat, key, branches)
+            found = (asks and dispatcher.declined(key)) or dispatcher.search(args, kwargs, flat, key, branches)
         except AskAgain:
             cache.clock -= 1  # the same call
             return self(*args, **kwargs)
@@ -191,127 +192,61 @@ class Compiled(Reports, Warming):
         finally:  # only now: the device works meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)
-                self._known.expect(key)
+                dispatcher.known.expect(key)
             cache.seen(entry, values).calls += 1
 
-    def _declined(self, key: Hashable | None) -> EagerCall | None:
-        """Return how a call with this key runs eagerly, if it was asked about before."""
-        return self._layout.resting(self._cache.clock) or self._eager.of_call(key)
-
-    def _find_slowly(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        flat: Sequence[Any],
-        key: Hashable | None,
-        branches: list[Branch],
-    ) -> Found | EagerCall:
-        """Return the entry for a call, traced if needed, or how the call runs eagerly (never with ``fullgraph``).
-
-        The caller stores the entry for the call's key in the branch that is added to ``branches``, if one is.
-        """
-        reading: Reading | EagerCall | None = self._known.reading(flat, key)
-        variables = self._layout.of(flat, len(args) + len(kwargs)) if self._layout.variables else NO_VARIABLES
-        if new := (reading is None):
-            args, kwargs = self._layout.given(args, kwargs, flat)
-            reading = self._read(args, kwargs, variables)
-        if isinstance(reading, EagerCall):
-            return reading
-        leaves, structure, values = reading
-        asked = self._known.with_answers(structure, leaves) if self._known.questions else structure
-        found: tuple[Branch, Entry] | EagerCall | None = self._finder.find(asked, values, key)
-        if found is None and not new:
-            args, kwargs = self._layout.given(args, kwargs, flat)
-        found = found or self._miss_or_refusal(structure, asked, values, args, kwargs, variables, key)
-        if isinstance(found, EagerCall):
-            return found
-        branch, entry = found
-        if key is not None:
-            if new:
-                self._known.learn(key, structure, values)
-            branches.append(branch)
-        entry.last_used = self._cache.clock
-        return entry, values, leaves
-
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Variables) -> Reading | EagerCall:
-        if self._fullgraph:
-            return read(self.fn, args, kwargs, variables)
-        refusal = self._eager.of_unreadable(args, kwargs)
-        if refusal is not None:
-            return refusal
-        start = time.perf_counter()
-        try:
-            return read(self.fn, args, kwargs, variables)
-        except InputError as error:
-            return self._eager.unreadable(args, kwargs, error, time.perf_counter() - start)
-
-    def _miss_or_refusal(
-        self,
-        structure: Hashable,
-        asked: Hashable,
-        values: tuple[int, ...],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        variables: Variables,
-        key: Hashable | None,
-    ) -> tuple[Branch, Entry] | EagerCall:
-        """Return a program for the call, or how it runs eagerly; effects of a failed trace are undone."""
+    def _miss_or_refusal(self, call: UnservedCall) -> tuple[Branch, Entry] | EagerCall:
+        """Return a program for a call, or how the call runs eagerly; effects of a failed trace are undone."""
         state: list[State] = []
         start = time.perf_counter()
         try:
-            return self._miss(structure, values, args, kwargs, variables, state.append)
+            return self._miss(call, state.append)
         except AskAgain:
             raise
         except BaseException as error:
             if self._eager.passes(error):
                 raise
             seconds = time.perf_counter() - start
-            new = self._eager.refused(asked, values, error, seconds, state=state[-1] if state else None)
+            new = self._eager.refused(call.asked, call.values, error, seconds, state=state[-1] if state else None)
         found = self._layout.refused(new)
-        self._cache.history.refused(self._cache.clock, values, found.reason, seconds)
-        if key is not None and not self._cache.admits(asked, values):
-            self._eager.remember(key, found)
+        self._cache.history.refused(self._cache.clock, call.values, found.reason, seconds)
+        if call.key is not None and not self._cache.admits(call.asked, call.values):
+            self._eager.remember(call.key, found)
         return found
 
-    def _miss(
-        self,
-        structure: Hashable,
-        values: tuple[int, ...],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        variables: Variables,
-        given_up: Callable[[State], object] | None = None,
-    ) -> tuple[Branch, Entry] | EagerCall:
-        """Trace a program for the call, or return how it runs eagerly. Nothing changes if that fails.
+    def _miss(self, call: UnservedCall, given_up: Callable[[State], object]) -> tuple[Branch, Entry] | EagerCall:
+        """Trace a program for a call, or return how the call runs eagerly. Nothing changes if that fails.
 
         Raises:
             AskAgain: there are more variables now, or the call is flattened in another way.
         """
+        args, kwargs, variables, structure, values = call.args, call.kwargs, call.variables, call.structure, call.values
+        known = self._dispatcher.known
         profilers.refresh()
         start = self._eager.clock()
         with self._lock:
             if len(variables.values) != len(self._layout):
                 raise AskAgain
             full = flatten_call(self.fn, args, kwargs, variables)
-            found = self._cache.find(self._known.with_answers(structure, full.leaves), values)
+            found = self._cache.find(known.with_answers(structure, full.leaves), values)
             if found is not None:  # another thread was first
                 return found
             self._check(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
-            call = self._eager_first(structure, values, full, history) if on_device(full) else None
-            if call is not None:
-                return call
-            miss = miss_of(name_of(self.fn), full, values, self._cache, self._known.questions)
+            eager = self._eager_first(structure, values, full, history) if on_device(full) else None
+            if eager is not None:
+                return eager
+            miss = miss_of(name_of(self.fn), full, values, self._cache, known.questions)
             with self._layout.traced(full, self._cache), self._presumptions.around():
-                known = self._layout.variables
+                places = self._layout.variables
                 more = {"asks": True} if self._asks and self._capture is capture else {}
                 try:
-                    program = self._capture(self.fn, full, wanted, self._options, given_up, variables=known, **more)
+                    program = self._capture(self.fn, full, wanted, self._options, given_up, variables=places, **more)
                 except ReadOtherwise as error:
                     raise AskAgain from error
                 except GradientsRead as read_first:
                     self._changing.stay(read_first.variables)
-                    present = {each.where for each in known}
+                    present = {each.where for each in places}
                     new = [each for each in read_first.variables if each.where not in present]
                     self._asks = bool(new)  # else they are read in a way of their own: once is enough
                     expect(new, self._layout, self._cache)
@@ -321,8 +256,8 @@ class Compiled(Reports, Warming):
             if grown is not None:
                 program, full, structure = grown
             entry = self._entry(program)
-            self._known.ask(program.questions)
-            asked = self._known.with_answers(structure, full.leaves)
+            known.ask(program.questions)
+            asked = known.with_answers(structure, full.leaves)
             branch, gone = self._cache.publish(asked, entry)
             seconds, clock = self._eager.clock() - start, self._cache.clock
             self._eager.traced(asked, values, entry, seconds, clock, len(full.leaves))
@@ -343,7 +278,7 @@ class Compiled(Reports, Warming):
         self, structure: Hashable, values: tuple[int, ...], full: Call, history: History
     ) -> EagerCall | None:
         """Return how a call on a device runs eagerly: one of the first, or one whose changing size is 0 or 1."""
-        asked = self._known.with_answers(structure, full.leaves)
+        asked = self._dispatcher.known.with_answers(structure, full.leaves)
         if self._waits and self._eager.programs.learns():
             self._changing.learn(history)
             return self._eager.of_miss(asked, values, learns=True)
@@ -377,11 +312,10 @@ class Compiled(Reports, Warming):
             self._eager.clear()
             self._plain.clear()
             self._layout.reset()
-            self._known.clear()
+            self._dispatcher.clear()
             self._presumptions.clear()
             self._changing.clear()
             self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
-            self._look_ups.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind the compiled function to ``instance``, so that it works as a method."""

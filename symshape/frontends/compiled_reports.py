@@ -9,7 +9,6 @@ from guards.text.escaping import encodable
 from symshape.calls.arguments import NO_VARIABLES, flatten_call
 from symshape.exploring.report_html import report_html
 from symshape.frontends.exploration.caches import cache_report
-from symshape.frontends.look_ups import LookUps
 from symshape.frontends.metrics import metrics_of, prometheus_text
 from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
@@ -17,6 +16,7 @@ from symshape.frontends.stats import Stats
 from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
 from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import EntryCache
+from symshape.runtime.dispatcher import Dispatcher
 from symshape.runtime.eager_calls import EagerCalls
 from symshape.runtime.entry import Entry
 from symshape.runtime.plain_calls import PlainCalls
@@ -34,7 +34,7 @@ class Reports:
     _layout: Layout
     _eager: EagerCalls
     _plain: PlainCalls
-    _look_ups: LookUps
+    _dispatcher: Dispatcher
     _traces: int
     _trace_ms: float
 
@@ -49,7 +49,7 @@ class Reports:
             evictions=self._cache.evictions,
             entries=len(self.entries),
             cuda_graphs=len(self._graphs),
-            dispatch_us=self._look_ups.median(),
+            dispatch_us=self._dispatcher.median_time(),
             trace_ms=self._trace_ms + eager.seconds * 1e3,
             fallbacks=eager.fallbacks,
             refusals=eager.attempts,

@@ -22,7 +22,6 @@ from symshape.runtime.eager_calls import EagerCall
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.inductor.runner import InductorRunner
 from symshape.runtime.runners.pieces.runner import padded_parts
-from symshape.runtime.variables import AskAgain
 from symshape.store.certificates import CertificateRecord
 from symshape.store.entry_stores import NoStore, store_of
 from symshape.store.function_entries import FunctionEntries
@@ -117,16 +116,10 @@ class Storing(Compiled):
         Raises:
             SymShapeError: there can be none; what tracing raises with ``fullgraph=True``.
         """
-        while True:
-            flat = self._layout.leaves(args, kwargs)
-            try:
-                found = self._find_slowly(args, kwargs, flat, None, [])
-            except AskAgain:
-                continue
-            if isinstance(found, EagerCall):
-                kind = None if found.refusal is None else found.refusal.kind
-                raise UnsupportedError(found.reason, reason=kind or Reason.RUNS_EAGERLY)
-            return
+        found = self._dispatcher.find(args, kwargs)
+        if isinstance(found, EagerCall):
+            kind = None if found.refusal is None else found.refusal.kind
+            raise UnsupportedError(found.reason, reason=kind or Reason.RUNS_EAGERLY)
 
     def certify(self, call: Call, policies: Mapping[Source, Dim | Policy]) -> tuple[CertificateRecord, Certificate]:
         """Prove whether the store serves all declared sizes.

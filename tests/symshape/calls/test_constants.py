@@ -316,8 +316,8 @@ def test_they_are_looked_up_as_quickly_as_numbers(argument: Any) -> None:
     for _ in range(3):
         compiled_one(x, argument, {"c": argument})
     slow: list[int] = []
-    find = compiled_one._find_slowly
-    compiled_one._find_slowly = lambda *args: slow.append(1) or find(*args)  # type: ignore[func-returns-value]
+    find = compiled_one._dispatcher.search
+    compiled_one._dispatcher.search = lambda *args: slow.append(1) or find(*args)  # type: ignore[func-returns-value]
     for _ in range(3):
         assert torch.equal(compiled_one(x, argument, {"c": argument}), x * 2)
     assert not slow

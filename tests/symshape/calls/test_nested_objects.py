@@ -296,8 +296,8 @@ def test_one_object_or_two(seed: int) -> None:
 
 def _slow_calls(compiled: Any) -> list[int]:
     slow: list[int] = []
-    find = compiled._find_slowly
-    compiled._find_slowly = lambda *args: slow.append(1) or find(*args)  # type: ignore[func-returns-value]
+    find = compiled._dispatcher.search
+    compiled._dispatcher.search = lambda *args: slow.append(1) or find(*args)  # type: ignore[func-returns-value]
     return slow
 
 

@@ -186,8 +186,8 @@ def test_a_nested_call_is_looked_up_as_quickly_as_a_flat_one() -> None:
     compiled(batch)
     compiled(batch)
     slow: list[int] = []
-    find = compiled._find_slowly
-    compiled._find_slowly = lambda *args: slow.append(1) or find(*args)  # type: ignore[func-returns-value]
+    find = compiled._dispatcher.search
+    compiled._dispatcher.search = lambda *args: slow.append(1) or find(*args)  # type: ignore[func-returns-value]
     for _ in range(5):
         compiled(batch)
     assert not slow

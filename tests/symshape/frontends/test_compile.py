@@ -139,7 +139,7 @@ class TestLooking:
         assert (stats.entries, stats.evictions, stats.cuda_graphs) == (2, 0, 0)
         assert stats.dispatch_us is not None
         assert stats.dispatch_us > 0
-        assert len(f._look_ups._times) == 2
+        assert len(f._dispatcher.times) == 2
         assert stats.trace_ms > 0
 
     def test_entries_and_repr(self) -> None:

@@ -55,8 +55,8 @@ class Held:
 
 def _slow_calls(compiled: Any) -> list[int]:
     slow: list[int] = []
-    find = compiled._find_slowly
-    compiled._find_slowly = lambda *args: slow.append(1) or find(*args)  # type: ignore[func-returns-value]
+    find = compiled._dispatcher.search
+    compiled._dispatcher.search = lambda *args: slow.append(1) or find(*args)  # type: ignore[func-returns-value]
     return slow
 
 

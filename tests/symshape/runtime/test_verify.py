@@ -33,7 +33,7 @@ def verified(
         gone.append(entry)
         compiled._cache.discard(entry)
 
-    return Verifier("f", eager_fn, 1.0, discard).call(compiled._find, args, {})
+    return Verifier("f", eager_fn, 1.0, discard).call(compiled._dispatcher.find, args, {})
 
 
 class Norm(torch.nn.Module):
@@ -176,12 +176,11 @@ def test_both_may_refuse() -> None:
 def test_a_state_that_no_guard_looks_at_is_suspected_and_the_line_is_named() -> None:
     factor = [2.0]
     compiled = symshape.compile(lambda x: (x + 1) * 2.0, options=VERIFY)
-    entry, _, _ = compiled._find((R(3),), {})
+    entry, _, _ = compiled._dispatcher.find((R(3),), {})
     anew = symshape.compile(lambda x: (x + 1) * factor[0], options=VERIFY)
     factor[0] = 3.0
-    finds = iter(
-        [compiled._find, compiled._find, anew._find, anew._find, anew._find]
-    )  # as if the entry had been traced before
+    before, after = compiled._dispatcher.find, anew._dispatcher.find
+    finds = iter([before, before, after, after, after])  # as if the entry had been traced before
     gone: list[Any] = []
     verifier = Verifier("f", lambda x: (x + 1) * factor[0], 1.0, gone.append)
     with pytest.raises(VerificationError, match="has changed since the trace") as raised:
