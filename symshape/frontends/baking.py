@@ -14,15 +14,16 @@ from symshape import events
 from symshape.calls.arguments import INT_KEY, Call, TensorKey, flatten_call, layout_of, sources_of
 from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Dim, Policy
-from symshape.errors import InputError, MissError, SymShapeError
+from symshape.errors import InputError, MissError, SymShapeError, UnsupportedError
 from symshape.exploring.html import table_html
 from symshape.exploring.plain_text import table_text
 from symshape.exploring.progress import progress_bar
 from symshape.exploring.tables import Table
-from symshape.frontends.compile import compiled_with
-from symshape.frontends.storing import Storing
+from symshape.frontends.compiled import Compiled
+from symshape.frontends.program_sources import StoredPrograms
 from symshape.options import Options, options_of
 from symshape.planning.traffic import Traffic
+from symshape.runtime.eager_calls import EagerCall
 from symshape.store.certificates import NotCertifiable
 from symshape.store.store_errors import NotStorable
 from symshape.user_code import name_of
@@ -208,10 +209,8 @@ class _Baking:
         self._compiled = self._fresh(self._options)
         self.added: list[Mapping[str, int]] = []
 
-    def _fresh(self, options: Options) -> Storing:
-        made = compiled_with(options)(self._fn, self._dynamic, "eager", options, fullgraph=True)
-        assert isinstance(made, Storing)
-        return made
+    def _fresh(self, options: Options) -> Compiled:
+        return Compiled(self._fn, self._dynamic, "eager", options, fullgraph=True)
 
     @property
     def traced(self) -> int:
@@ -295,7 +294,7 @@ class _Baking:
         try:
             args, kwargs = self._call(point)
             with MODES[mode]():
-                self._compiled.ensure(args, kwargs)
+                _make_sure(self._compiled, args, kwargs)
         except SymShapeError as error:
             self._failed[mode, frozenset(point.items())] = str(error).partition("\n")[0]
             return False
@@ -309,11 +308,13 @@ class _Baking:
     def prove(self, mode: str, close: bool) -> Proof:
         """Return whether all declared sizes are served; with ``close``, trace sizes that are not served first."""
         tried: set[frozenset[tuple[Source, int]]] = set()
+        source = self._compiled._source
+        assert isinstance(source, StoredPrograms)
         while True:
             try:
                 args, kwargs = self._call({})
                 with MODES[mode]():
-                    record, proof = self._compiled.certify(flatten_call(self._fn, args, kwargs), self._policies)
+                    record, proof = source.entries.certify(flatten_call(self._fn, args, kwargs), self._policies)
             except (NotCertifiable, NotStorable, OSError) as error:
                 return Proof(mode, None, "", {}, f"not known: {error}")
             missing = {} if proof.counterexample is None else record.point(proof.counterexample)
@@ -345,12 +346,23 @@ class _Baking:
             try:
                 args, kwargs = self._call(point)
                 with MODES[mode]():
-                    reader.ensure(args, kwargs)
+                    _make_sure(reader, args, kwargs)
             except MissError as error:
                 found.append(Unserved(mode, self.named(point), self._why(mode, point, str(error))))
             except SymShapeError as error:
                 found.append(Unserved(mode, self.named(point), str(error).partition("\n")[0]))
         return tuple(found)
+
+
+def _make_sure(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Make sure that a program serves a call, loaded or else traced and stored; the function does not run.
+
+    Raises:
+        SymShapeError: there can be none; what tracing raises with ``fullgraph=True``.
+    """
+    found = compiled._dispatcher.find(args, kwargs)
+    if isinstance(found, EagerCall):
+        raise UnsupportedError(found.reason)
 
 
 def _resized(tensor: torch.Tensor, key: TensorKey, shape: tuple[int, ...], path: str) -> torch.Tensor:

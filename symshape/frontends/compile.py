@@ -13,7 +13,6 @@ from symshape.errors import InputError
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.compiled_module import CompiledModule, can_be_module, module_of
 from symshape.frontends.stats import Stats
-from symshape.frontends.storing import Storing
 from symshape.options import Options, options_of
 from symshape.runtime.eager_calls import EagerCall
 from symshape.runtime.known_calls import Found
@@ -22,7 +21,7 @@ from symshape.runtime.verify import Verifier
 from symshape.tracing.mode import is_tracing
 from symshape.user_code import name_of
 
-__all__ = ["Compiled", "Verified", "compile", "compiled_with"]
+__all__ = ["Compiled", "Verified", "compile"]
 
 
 def compile(
@@ -94,7 +93,7 @@ def compile(
         if chosen.store is False or chosen.store is None:
             raise InputError('on_miss="error" needs a store: without one there is no program that could serve a call')
         fullgraph = True  # nothing runs eagerly, either
-    compiled = compiled_with(chosen)(fn, dynamic, check_name(runner), chosen, fullgraph=fullgraph)
+    compiled = (Verified if chosen.verify else Compiled)(fn, dynamic, check_name(runner), chosen, fullgraph=fullgraph)
     return module_of(compiled) if can_be_module(fn) else compiled
 
 
@@ -128,17 +127,6 @@ class Verified(Compiled):
     def stats(self) -> Stats:
         """Return counters and times so far."""
         return attrs.evolve(super().stats(), verified=self._verifier.verified)
-
-
-class StoringVerified(Storing, Verified):
-    """A compiled function whose programs are stored, and verified."""
-
-
-def compiled_with(options: Options) -> type[Compiled]:
-    """Return the class of compiled functions for these options."""
-    if options.store is False or options.store is None:
-        return Verified if options.verify else Compiled
-    return StoringVerified if options.verify else Storing
 
 
 def _not_to_call(kind: str) -> InputError:

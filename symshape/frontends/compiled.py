@@ -25,6 +25,7 @@ from symshape.frontends.changing import Changing, History, changed_sizes, on_dev
 from symshape.frontends.compiled_reports import Reports
 from symshape.frontends.differences import Miss, miss_of
 from symshape.frontends.profilers import Annotator, torch_profiler
+from symshape.frontends.program_sources import ProgramRequest, source_of
 from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
 from symshape.frontends.warming import Warming
@@ -45,11 +46,9 @@ from symshape.runtime.trials import EVERY
 from symshape.runtime.variables import AskAgain, Layout, expect, grow, serve
 from symshape.torch_internals import autograd, dispatch
 from symshape.torch_internals.private import refusal
-from symshape.tracing.capture import capture
 from symshape.tracing.mode import is_tracing, modes_on_stack
 from symshape.user_code import name_of
 
-Capture = Callable[..., Program]
 _NOW_AND_THEN, _TIMED = EVERY - 1, 256
 _is_dynamo_compiling = torch.compiler.is_dynamo_compiling  # looked up once
 _cannot_serve: Callable[[], bool] = dispatch.is_jit_tracing if refusal() is None else lambda: True
@@ -86,18 +85,18 @@ class Compiled(Reports, Warming):
         accounted = runner == "auto" and torch.cuda.is_available()
         programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
         self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
-        self._asks = True
-        self._waits = runner == "auto" and dynamic is None and free is not None
+        self._asks_gradients = True
         self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
+        self._source = source_of(fn, options, dynamic, self._layout)
+        self._waits = runner == "auto" and dynamic is None and free is not None and not self._source.stores
         self._presumptions = Presumptions(self._cache, fullgraph)
         rebinding = Rebinding(self._cache, self._layout, self._entry)
         self._dispatcher = Dispatcher(
             fn, self._cache, self._layout, self._eager, rebinding, self._miss_or_refusal, fullgraph
         )
-        self._lock, self._check = forks.lock(outer=2), check_call
-        self._capture: Capture = capture
+        self._lock = forks.lock(outer=2)
         self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
         self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
@@ -231,7 +230,8 @@ class Compiled(Reports, Warming):
             found = self._cache.find(known.with_answers(structure, full.leaves), values)
             if found is not None:  # another thread was first
                 return found
-            self._check(self.fn, args, kwargs)
+            if not self._source.stores:  # a stored program is for correct calls only
+                check_call(self.fn, args, kwargs)
             wanted, history = self._changing.policies(full, values)
             eager = self._eager_first(structure, values, full, history) if on_device(full) else None
             if eager is not None:
@@ -239,16 +239,16 @@ class Compiled(Reports, Warming):
             miss = miss_of(name_of(self.fn), full, values, self._cache, known.questions)
             with self._layout.traced(full, self._cache), self._presumptions.around():
                 places = self._layout.variables
-                more = {"asks": True} if self._asks and self._capture is capture else {}
+                request = ProgramRequest(full, wanted, given_up, places, asks=self._asks_gradients)
                 try:
-                    program = self._capture(self.fn, full, wanted, self._options, given_up, variables=places, **more)
+                    program = self._source.program(request)
                 except ReadOtherwise as error:
                     raise AskAgain from error
                 except GradientsRead as read_first:
                     self._changing.stay(read_first.variables)
                     present = {each.where for each in places}
                     new = [each for each in read_first.variables if each.where not in present]
-                    self._asks = bool(new)  # else they are read in a way of their own: once is enough
+                    self._asks_gradients = bool(new)  # else they are read in a way of their own: once is enough
                     expect(new, self._layout, self._cache)
                     raise AskAgain from read_first
             recorded(program)
@@ -291,9 +291,10 @@ class Compiled(Reports, Warming):
         runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
         tree, writes = program.graph.output_tree, program.writes_at_its_end
         build = writing(program.writes, tree.num_leaves, builder(tree)) if writes else builder(tree)
-        return Entry(
-            number, program, runner_name, runner, build, Failing(program, self.fn, self._presumptions.watcher())
-        )
+        around = Failing(program, self.fn, self._presumptions.watcher())
+        entry = Entry(number, program, runner_name, runner, build, around)
+        self._source.equip(entry)
+        return entry
 
     # -- looking at it
     def explain_miss(self) -> str:
@@ -305,7 +306,8 @@ class Compiled(Reports, Warming):
         return f"There was no recompile: no call has been traced since the first trace{ran}."
 
     def reset(self) -> None:
-        """Forget all entries, graphs, counters and the history of changing sizes."""
+        """Forget all entries, graphs, counters and the history of changing sizes; stored programs stay."""
+        self._source.clear()  # first: loaded programs are among the traces, which are never fewer
         with self._lock:
             self._cache.clear()
             self._graphs.clear()

@@ -10,6 +10,7 @@ from symshape.calls.arguments import NO_VARIABLES, flatten_call
 from symshape.exploring.report_html import report_html
 from symshape.frontends.exploration.caches import cache_report
 from symshape.frontends.metrics import metrics_of, prometheus_text
+from symshape.frontends.program_sources import ProgramSource
 from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats
@@ -35,6 +36,7 @@ class Reports:
     _eager: EagerCalls
     _plain: PlainCalls
     _dispatcher: Dispatcher
+    _source: ProgramSource
     _traces: int
     _trace_ms: float
 
@@ -43,7 +45,7 @@ class Reports:
         eager = self._eager
         return Stats(
             calls=self._cache.clock,
-            traces=self._traces,
+            traces=max(0, self._traces - self._source.loaded),
             hits=max(0, self._hits()),
             misses=self._traces,
             evictions=self._cache.evictions,
@@ -53,6 +55,7 @@ class Reports:
             trace_ms=self._trace_ms + eager.seconds * 1e3,
             fallbacks=eager.fallbacks,
             refusals=eager.attempts,
+            loaded=self._source.loaded,
             untraced=eager.untraced,
             plain=self._plain.calls,
             saved_s=self._graphs.promise.saved / 1e3,

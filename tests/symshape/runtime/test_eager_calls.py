@@ -54,13 +54,13 @@ def compiled(fn: Callable[..., Any], free: int | None = FREE, trace: float = TRA
     """A compiled function whose traces and calls take the same on any machine."""
     found = symshape.compile(fn, options=Options(free_traces=free), **kwargs)
     clock = found._eager.clock = Clock()
-    capture = found._capture
+    program = found._source.program
 
     def slow(*args: Any, **others: Any) -> Any:
         clock.now += trace - CALL
-        return capture(*args, **others)
+        return program(*args, **others)
 
-    found._capture = slow
+    found._source.program = slow
     return found
 
 

@@ -43,7 +43,7 @@ _CLASS = object.__dict__["__class__"]
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
-_COMPILED = tuple(f"symshape.frontends.{name}" for name in ("compile", "compiled", "storing"))
+_COMPILED = ("symshape.frontends.compile", "symshape.frontends.compiled")
 """The modules of the classes of compiled functions."""
 _dispatching: Any = functools.singledispatch(lambda value: value)
 _DISPATCHING = _dispatching.__code__
