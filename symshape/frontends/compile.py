@@ -12,16 +12,10 @@ from symshape.calls.policies import Dynamic
 from symshape.errors import InputError
 from symshape.frontends.compiled import Compiled
 from symshape.frontends.compiled_module import CompiledModule, can_be_module, module_of
-from symshape.frontends.stats import Stats
 from symshape.options import Options, options_of
-from symshape.runtime.eager_calls import EagerCall
-from symshape.runtime.known_calls import Found
 from symshape.runtime.runners.choice import RunnerName, check_name
-from symshape.runtime.verify import Verifier
-from symshape.tracing.mode import is_tracing
-from symshape.user_code import name_of
 
-__all__ = ["Compiled", "Verified", "compile"]
+__all__ = ["Compiled", "compile"]
 
 
 def compile(
@@ -93,40 +87,8 @@ def compile(
         if chosen.store is False or chosen.store is None:
             raise InputError('on_miss="error" needs a store: without one there is no program that could serve a call')
         fullgraph = True  # nothing runs eagerly, either
-    compiled = (Verified if chosen.verify else Compiled)(fn, dynamic, check_name(runner), chosen, fullgraph=fullgraph)
+    compiled = Compiled(fn, dynamic, check_name(runner), chosen, fullgraph=fullgraph)
     return module_of(compiled) if can_be_module(fn) else compiled
-
-
-class Verified(Compiled):
-    """A compiled function that eager verifies for a sample of its calls (``Options.verify``)."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._verifier = Verifier(
-            *(name_of(self.fn), self.fn, self._options.verify, self._cache.discard),
-            draws=self._options.randomness == "any",
-        )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Serve the call by an entry; for a sample of the calls, compare the entry's result with eager's."""
-        if not self._verifier.due() or is_tracing():
-            return super().__call__(*args, **kwargs)
-        self._cache.clock += 1
-        found = self._dispatcher.find(args, kwargs)
-        if isinstance(found, EagerCall):
-            return self._eager.run(found, self.fn, args, kwargs)
-        self._cache.seen(found[0], found[1]).calls += 1
-        return self._verifier.call(self._find_entry, args, kwargs)
-
-    def _find_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
-        """Return the entry that serves a call, the call's integers, and its leaves; the call must not be eager."""
-        found = self._dispatcher.find(args, kwargs)
-        assert not isinstance(found, EagerCall)
-        return found
-
-    def stats(self) -> Stats:
-        """Return counters and times so far."""
-        return attrs.evolve(super().stats(), verified=self._verifier.verified)
 
 
 def _not_to_call(kind: str) -> InputError:

@@ -44,6 +44,7 @@ from symshape.runtime.runners.choice import RunnerName, constants_for, make_runn
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trials import EVERY
 from symshape.runtime.variables import AskAgain, Layout, expect, grow, serve
+from symshape.runtime.verify import Verifier
 from symshape.torch_internals import autograd, dispatch
 from symshape.torch_internals.private import refusal
 from symshape.tracing.mode import is_tracing, modes_on_stack
@@ -96,6 +97,9 @@ class Compiled(Reports, Warming):
         self._dispatcher = Dispatcher(
             fn, self._cache, self._layout, self._eager, rebinding, self._miss_or_refusal, fullgraph
         )
+        rate, discard, find = options.verify, self._cache.discard, self._dispatcher.find
+        self._verifier = Verifier(name_of(fn), fn, rate, discard, find) if rate else None
+        self._serve = self._verifier.serve if self._verifier is not None else functools.partial(serve, fn)
         self._lock = forks.lock(outer=2)
         self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
         self._last_miss: Miss | None = None
@@ -136,8 +140,8 @@ class Compiled(Reports, Warming):
             entry, values, seen = found
             seen.calls += 1
             entry.last_used = tick
-            if entry.looks:
-                return serve(self.fn, entry, self._annotator.run_of(entry), leaves, values, args, kwargs)
+            if entry.checks:
+                return self._serve(entry, self._annotator.run_of(entry), leaves, values, args, kwargs)
             profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
             try:
                 flat = self._annotator.run(entry, leaves, values) if profiling else entry.run(leaves, values)
@@ -187,7 +191,7 @@ class Compiled(Reports, Warming):
         profiling = torch_profiler._is_profiler_enabled or profilers.other.profiling_on
         run = self._annotator.run_of(entry) if profiling else entry.run
         try:
-            return serve(self.fn, entry, run, leaves, values, args, kwargs)
+            return self._serve(entry, run, leaves, values, args, kwargs)
         finally:  # only now: the device works meanwhile
             for branch in branches:
                 cache.remember(branch, flat, key, entry, values)
@@ -292,7 +296,7 @@ class Compiled(Reports, Warming):
         tree, writes = program.graph.output_tree, program.writes_at_its_end
         build = writing(program.writes, tree.num_leaves, builder(tree)) if writes else builder(tree)
         around = Failing(program, self.fn, self._presumptions.watcher())
-        entry = Entry(number, program, runner_name, runner, build, around)
+        entry = Entry(number, program, runner_name, runner, build, around, verified=self._verifier is not None)
         self._source.equip(entry)
         return entry
 

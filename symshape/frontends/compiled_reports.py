@@ -23,6 +23,7 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.plain_calls import PlainCalls
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.variables import Layout
+from symshape.runtime.verify import Verifier
 from symshape.user_code import name_of
 
 
@@ -37,6 +38,7 @@ class Reports:
     _plain: PlainCalls
     _dispatcher: Dispatcher
     _source: ProgramSource
+    _verifier: Verifier | None
     _traces: int
     _trace_ms: float
 
@@ -56,6 +58,7 @@ class Reports:
             fallbacks=eager.fallbacks,
             refusals=eager.attempts,
             loaded=self._source.loaded,
+            verified=0 if self._verifier is None else self._verifier.verified,
             untraced=eager.untraced,
             plain=self._plain.calls,
             saved_s=self._graphs.promise.saved / 1e3,

@@ -27,6 +27,7 @@ from symshape.graph.program import Program
 from symshape.options import Options
 from symshape.runtime.eager_calls import EagerCalls
 from symshape.runtime.entry import Entry
+from symshape.runtime.known_calls import Found
 from symshape.runtime.policy.programs import Programs
 from symshape.runtime.runners.choice import RunnerName, make_runner
 from symshape.runtime.runners.graph_store import GraphStore
@@ -36,8 +37,6 @@ from symshape.tracing.from_graph.aot_autograd import taken_over
 from symshape.tracing.from_graph.fx_sizes import Sizes
 from symshape.user_code import origin_of
 
-Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
-"""The program that serves a call, the integers to run it with, and the call's leaves."""
 _numbers = count()
 _REMEDY = (
     "This warning comes once for each graph: symshape.backend_report() counts the calls, and torch.compile(fn, "
@@ -134,10 +133,8 @@ class DynamoGraph:
         self._take = take or taken_over
         self._demanded = demanded
         self._check: Callable[[Sequence[int]], bool] | None = None
-        self._verifier = None
-        if options.verify:
-            draws = options.randomness == "any"
-            self._verifier = Verifier(origin.name, self._itself, options.verify, self._discard, draws=draws)
+        verifier = Verifier(origin.name, self._itself, options.verify, self._discard, self._find)
+        self._verifier = verifier if options.verify else None
         self._traces = 0
         self._trace_ms = 0.0
         self._entry: Entry | None = None
@@ -205,12 +202,11 @@ class DynamoGraph:
     def _verified(self, args: list[Any]) -> Any:
         """Serve a call with verification: a sample of the calls is compared with the eager graph."""
         assert self._verifier is not None
-        if self._check is not None and not self._check(self._read(args)):
+        leaves = tuple(args)
+        entry, values, _ = self._find(leaves, {})
+        if self._check is not None and not self._check(values):
             return self._refused_by_op(args)
-        if self._verifier.due():
-            return self._verifier.call(self._find, tuple(args), {})
-        entry, values, leaves = self._find(tuple(args), {})
-        return entry.run(leaves, values)
+        return self._verifier.serve(entry, entry.run, leaves, values, leaves, {})
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         """Return the program (made again if it was discarded), the integers of a call, and its leaves."""

@@ -40,7 +40,8 @@ class Entry:
         around: handles a failed run; None if errors are raised unchanged.
         run: the runner's ``run(leaves, values)``, wrapped by ``around``; returns the flat outputs.
         build: turns flat outputs into the program's result structure.
-        looks: whether calls check containers among their arguments: see ``serve`` in ``runtime/variables.py``.
+        checks: whether calls are served by ``serve`` in ``runtime/variables.py``, which checks containers among the
+            arguments, or by a :class:`symshape.runtime.verify.Verifier`.
         finish: runs after ``build`` if the program writes to objects among its arguments; else None.
         last_used: the number of the last call that it served, for eviction.
         gone: whether it has left the cache.
@@ -53,10 +54,10 @@ class Entry:
         "_guards",
         "around",
         "build",
+        "checks",
         "finish",
         "gone",
         "last_used",
-        "looks",
         "number",
         "program",
         "run",
@@ -74,6 +75,8 @@ class Entry:
         runner: Runner,
         build: Build,
         around: Failing | None = None,
+        *,
+        verified: bool = False,
     ) -> None:
         self.number = number
         self.program = program
@@ -82,7 +85,7 @@ class Entry:
         self.around = around
         self.use(runner)
         self.build = build
-        self.looks = program.given is not None or bool(program.apart)
+        self.checks = verified or program.given is not None or bool(program.apart)
         self.finish = finisher(program.graph.output_tree)
         self.last_used = 0
         self.gone = False

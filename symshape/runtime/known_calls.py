@@ -65,7 +65,7 @@ class KnownCalls:
         if found is None or found[0] is not self._cache.branches or len(key) != 2:
             return None
         entry = found[1].tree.lookup(key[1])
-        return None if entry is None or entry.looks else (entry, key[1], UNCOUNTED)
+        return None if entry is None or entry.checks else (entry, key[1], UNCOUNTED)
 
     def expect(self, key: Any) -> None:
         """Have :meth:`near` look in the dispatch tree for calls like this one, until branches change."""

@@ -17,11 +17,14 @@ import torch
 from symshape import events
 from symshape.calls.arguments import flat_with_paths
 from symshape.calls.copies import copy_call
+from symshape.calls.floats import with_leaves
 from symshape.calls.generator_states import state_of
 from symshape.calls.naming import Naming, brief, nesting_text
 from symshape.errors import VerificationError
+from symshape.graph.codegen import Run
 from symshape.graph.lru_cache_answers import MemoAnswer
 from symshape.graph.program import Program
+from symshape.runtime.entry import Entry
 from symshape.runtime.served import Served
 from symshape.runtime.variables import serve
 from symshape.torch_internals import pytree
@@ -29,8 +32,8 @@ from symshape.torch_internals import pytree
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-Find = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, tuple[int, ...], Sequence[Any]]]
-"""Returns the entry that serves a call (traced if need be), its integers, and its leaves."""
+Find = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+"""Returns what :meth:`symshape.runtime.dispatcher.Dispatcher.find` does: an entry, a call's integers and leaves."""
 
 
 @attrs.frozen
@@ -76,14 +79,14 @@ class Seen:
 
 
 class Verifier:
-    """The verification of one compiled function: which calls are sampled, and how they are checked.
+    """A wrapper of ``serve`` (``runtime/variables.py``) that verifies a sample of one function's calls.
 
     Args:
-        name, fn: the function's name, and the function itself.
-        rate: the fraction of calls that are sampled.
-        discard: removes an entry.
-        draws: whether padded programs may draw other random numbers than eager.  Of such an entry the graph is
-            compared, run op by op.
+        name: the function's name.
+        fn: the function.
+        rate: the share of the calls that are verified.
+        discard: removes an entry that has not agreed.
+        find: finds the entry for copies of a call's arguments.
 
     Attributes:
         verified: the number of calls on which eager agreed.
@@ -91,19 +94,13 @@ class Verifier:
     """
 
     def __init__(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        rate: float,
-        discard: Callable[[Any], None],
-        *,
-        draws: bool = False,
+        self, name: str, fn: Callable[..., Any], rate: float, discard: Callable[[Any], None], find: Find
     ) -> None:
-        self._draws = draws
         self._name = name
         self._fn = fn
         self._rate = rate
         self._discard = discard
+        self._find = find
         self._random = random.Random()  # its own generator: the program's draws must not change
         self.verified = 0
         self.skipped = 0
@@ -112,33 +109,40 @@ class Verifier:
         """Return whether the next call is to be verified, at random."""
         return self._rate >= 1 or self._random.random() < self._rate
 
-    def call(self, find: Find, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return eager's result of the call, after the compiled program has agreed with it.
+    def serve(
+        self,
+        entry: Entry,
+        run: Run,
+        leaves: Sequence[Any],
+        values: tuple[int, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Return the result of a call that this entry serves; of a sampled call eager's, once the program has agreed.
 
         Raises:
             VerificationError: the compiled program has not agreed.
         """
-        entry, values, leaves = find(args, kwargs)
-        if reason := _cannot_run_twice(entry.program, leaves):
+        if not self.due():
+            return serve(self._fn, entry, run, leaves, values, args, kwargs)
+        if reason := _cannot_run_twice(entry.program, with_leaves(leaves)):
             self.skipped += 1
             events.emit(events.NotVerified(self._name, reason))
-            return serve(self._fn, entry, entry.run, leaves, values, args, kwargs)
-        if self._draws and entry.runner_name == "padded" and entry.program.graph.uses_randomness:
-            find = _by_graph(entry, find)
+            return serve(self._fn, entry, run, leaves, values, args, kwargs)
         copies, spare = copy_call(args, kwargs), copy_call(args, kwargs)
-        got = _compiled(entry, find, copies)
+        got = _compiled(entry, self._find, copies)
         expected = _eager(self._fn, args, kwargs, entry.program)
         found = differences(expected, got)
         if found and not (expected.error is None and entry.refused_data(got.error)):  # eager caught that error
-            self._raise(entry, find, spare, expected, found)
+            self._raise(entry, spare, expected, found)
         self.verified += 1
         if expected.error is not None:
             raise expected.error
         return expected.result
 
-    def _raise(self, entry: Served, find: Find, spare: Arguments, expected: Seen, found: list[str]) -> None:
+    def _raise(self, entry: Served, spare: Arguments, expected: Seen, found: list[str]) -> None:
         self._discard(entry)
-        cause = _cause(entry, find, spare, expected)
+        cause = _cause(entry, self._find, spare, expected)
         events.emit(events.Mismatch(self._name, entry.number, found[0], cause))
         raise VerificationError(
             f"{self._name}: the result of entry {entry.number} (runner {entry.runner_name}) differs from eager's.\n"

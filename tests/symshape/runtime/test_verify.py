@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,13 @@ def verified(
         gone.append(entry)
         compiled._cache.discard(entry)
 
-    return Verifier("f", eager_fn, 1.0, discard).call(compiled._dispatcher.find, args, {})
+    return serve(Verifier("f", eager_fn, 1.0, discard, compiled._dispatcher.find), compiled, *args)
+
+
+def serve(verifier: Verifier, compiled: Any, *args: Any) -> Any:
+    """One call that an entry of a compiled function serves, through a verifier."""
+    entry, values, leaves = compiled._dispatcher.find(args, {})
+    return verifier.serve(entry, entry.run, leaves, values, args, {})
 
 
 class Norm(torch.nn.Module):
@@ -180,11 +187,12 @@ def test_a_state_that_no_guard_looks_at_is_suspected_and_the_line_is_named() -> 
     anew = symshape.compile(lambda x: (x + 1) * factor[0], options=VERIFY)
     factor[0] = 3.0
     before, after = compiled._dispatcher.find, anew._dispatcher.find
-    finds = iter([before, before, after, after, after])  # as if the entry had been traced before
+    finds = iter([before, after, after, after])  # as if the entry had been traced before
     gone: list[Any] = []
-    verifier = Verifier("f", lambda x: (x + 1) * factor[0], 1.0, gone.append)
+    eager, find = lambda x: (x + 1) * factor[0], lambda args, kwargs: next(finds)(args, kwargs)
+    verifier = Verifier("f", eager, 1.0, gone.append, find)
     with pytest.raises(VerificationError, match="has changed since the trace") as raised:
-        verifier.call(lambda args, kwargs: next(finds)(args, kwargs), (R(3),), {})
+        serve(verifier, compiled, R(3))
     assert gone == [entry]
     assert "the traces differ first at test_verify.py" in raised.value.cause
     assert "factor[0]" in raised.value.cause
@@ -209,9 +217,9 @@ def test_the_rate_is_a_fraction(rate: Any) -> None:
 
 
 def test_the_sample_has_the_size_asked_for() -> None:
-    verifier = Verifier("f", lambda x: x, 0.1, lambda _: None)
+    verifier = Verifier("f", lambda x: x, 0.1, lambda _: None, lambda args, kwargs: None)
     assert 800 < sum(verifier.due() for _ in range(10_000)) < 1200
-    assert all(Verifier("f", lambda x: x, 1, lambda _: None).due() for _ in range(100))
+    assert all(Verifier("f", lambda x: x, 1, lambda _: None, lambda args, kwargs: None).due() for _ in range(100))
 
 
 # -- through symshape.compile and the backend -------------------------------------------------------------------------
@@ -275,3 +283,39 @@ def test_lists_among_the_arguments_are_written_where_calls_cannot_run_twice() ->
     for n in (2, 3, 4, 2):
         compiled(torch.ones(n), kept)
     assert [len(each) for each in kept] == [2, 3, 4, 2]
+
+
+def test_calls_of_a_compiled_module_are_verified() -> None:
+    module = symshape.compile(torch.nn.Linear(4, 4), options=VERIFY)
+    compiled = symshape.compiled_of(module)
+    with torch.no_grad():
+        for size in (3, 5, 5):
+            module(R(size, 4))
+    assert compiled.stats().verified == 3
+    for entry in compiled.entries:
+        entry.run = lambda leaves, values: [torch.zeros(5, 4)]
+    with torch.no_grad(), pytest.raises(VerificationError, match="differs from eager's"):
+        module(R(5, 4))
+
+
+def test_the_forward_of_a_compiled_module_is_verified() -> None:
+    module = symshape.compile(torch.nn.Linear(4, 4), options=VERIFY)
+    module.forward(R(3, 4))
+    compiled = object.__getattribute__(module, "__symshape_forward__")
+    assert compiled.stats().verified == 1
+
+
+def test_a_stored_program_is_verified(tmp_path: Path) -> None:
+    for loaded in (0, 1):
+        compiled = symshape.compile(torch.relu, store=tmp_path, options=VERIFY)
+        compiled(R(3))
+        compiled(R(3))
+        assert (compiled.stats().loaded, compiled.stats().verified) == (loaded, 2)
+
+
+def test_no_call_under_saved_tensor_hooks_is_verified() -> None:
+    """Such calls run eagerly, like those that are not in the sample."""
+    compiled = symshape.compile(lambda x: (x * 2).exp(), options=VERIFY)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        compiled(R(3, requires_grad=True)).sum().backward()
+    assert (compiled.stats().plain, compiled.stats().verified, compiled.entries) == (1, 0, ())

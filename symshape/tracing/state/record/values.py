@@ -43,8 +43,8 @@ _CLASS = object.__dict__["__class__"]
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _FUNCTIONS_OF_C = (types.BuiltinFunctionType, types.MethodWrapperType)
 _MOST_BYTES = 1 << 16
-_COMPILED = ("symshape.frontends.compile", "symshape.frontends.compiled")
-"""The modules of the classes of compiled functions."""
+_COMPILED = "symshape.frontends.compiled"
+"""The module of the class of compiled functions."""
 _dispatching: Any = functools.singledispatch(lambda value: value)
 _DISPATCHING = _dispatching.__code__
 
@@ -376,7 +376,7 @@ def handler_for(kind: type) -> Handler | None:
     for base, handler in _BY_CLASS:
         if issubclass(kind, base):
             return handler
-    if kind.__module__ in _COMPILED:
+    if kind.__module__ == _COMPILED:
         return touch_compiled
     if kind.__module__.partition(".")[0] == "symshape":
         return None
