@@ -13,7 +13,7 @@ from symshape.frontends.metrics import metrics_of, prometheus_text
 from symshape.frontends.program_sources import ProgramSource
 from symshape.frontends.reporting import DevicePeaks, report
 from symshape.frontends.seen_traffic import traffic_of
-from symshape.frontends.stats import Stats
+from symshape.frontends.stats import Stats, stats_of
 from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
 from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import EntryCache
@@ -44,25 +44,20 @@ class Reports:
 
     def stats(self) -> Stats:
         """Return counters and times so far."""
-        eager = self._eager
-        return Stats(
+        return stats_of(
+            self._eager,
+            self._graphs,
+            self._verifier,
+            self._trace_ms,
             calls=self._cache.clock,
             traces=max(0, self._traces - self._source.loaded),
             hits=max(0, self._hits()),
             misses=self._traces,
             evictions=self._cache.evictions,
             entries=len(self.entries),
-            cuda_graphs=len(self._graphs),
             dispatch_us=self._dispatcher.median_time(),
-            trace_ms=self._trace_ms + eager.seconds * 1e3,
-            fallbacks=eager.fallbacks,
-            refusals=eager.attempts,
             loaded=self._source.loaded,
-            verified=0 if self._verifier is None else self._verifier.verified,
-            untraced=eager.untraced,
             plain=self._plain.calls,
-            saved_s=self._graphs.promise.saved / 1e3,
-            spent_s=self._graphs.promise.spent / 1e3,
         )
 
     def _hits(self) -> int:

@@ -21,7 +21,7 @@ from symshape.calls.modes import function_modes, past_users_modes
 from symshape.calls.outputs import builder
 from symshape.cost.units import amount
 from symshape.errors import ProgramError, UnsupportedError
-from symshape.frontends.stats import Stats
+from symshape.frontends.stats import Stats, stats_of
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program
 from symshape.options import Options
@@ -272,23 +272,19 @@ class DynamoGraph:
 
     def stats(self) -> Stats:
         """Return counters and times so far."""
-        fallbacks = self._eager.fallbacks
-        return Stats(
+        return stats_of(
+            self._eager,
+            self._graphs,
+            self._verifier,
+            self._trace_ms,
             calls=self.calls + self.plain,
             traces=self._traces,
-            hits=self.calls - fallbacks,
+            hits=self.calls - self._eager.fallbacks,
             misses=0,
             evictions=0,
             entries=len(self.entries),
-            cuda_graphs=len(self._graphs),
             dispatch_us=None,
-            trace_ms=self._trace_ms + self._eager.seconds * 1e3,
-            fallbacks=fallbacks,
-            refusals=self._eager.attempts,
-            verified=0 if self._verifier is None else self._verifier.verified,
             plain=self.plain,
-            saved_s=self._graphs.promise.saved / 1e3,
-            spent_s=self._graphs.promise.spent / 1e3,
         )
 
     def outline(self) -> tuple[int, tuple[str, ...]]:

@@ -1,8 +1,16 @@
-"""Counters of a compiled function."""
+"""Counters of a compiled function, or of a graph of Dynamo's."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
+
+from symshape.runtime.eager_calls import EagerCalls
+from symshape.runtime.runners.graph_store import GraphStore
+from symshape.runtime.verify import Verifier
+
+__all__ = ["Stats", "stats_of"]
 
 
 @attrs.frozen
@@ -47,3 +55,26 @@ class Stats:
     plain: int = 0
     saved_s: float = 0.0
     spent_s: float = 0.0
+
+
+def stats_of(eager: EagerCalls, graphs: GraphStore, verifier: Verifier | None, trace_ms: float, **counts: Any) -> Stats:
+    """Return the counters of a function, read from its parts.
+
+    Args:
+        eager: its calls that ran eagerly.
+        graphs: its CUDA graphs and padded buckets.
+        verifier: verifies its calls, if any are verified.
+        trace_ms: the milliseconds that its programs took to trace; refused traces are added here.
+        counts: the other fields of :class:`Stats`.
+    """
+    return Stats(
+        cuda_graphs=len(graphs),
+        trace_ms=trace_ms + eager.seconds * 1e3,
+        fallbacks=eager.fallbacks,
+        refusals=eager.attempts,
+        untraced=eager.untraced,
+        verified=0 if verifier is None else verifier.verified,
+        saved_s=graphs.promise.saved / 1e3,
+        spent_s=graphs.promise.spent / 1e3,
+        **counts,
+    )

@@ -89,7 +89,7 @@ def test_few_are_kept() -> None:
 def test_new_sizes_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     f = symshape.compile(lambda x, n: x * n, dynamic=True)
     assert torch.equal(f(torch.ones(3, 2), 2), torch.full((3, 2), 2.0))
-    monkeypatch.setattr(type(f), "_read", None)
+    monkeypatch.setattr(f._dispatcher, "_read", None)
     for rows in range(4, 9):
         assert torch.equal(f(torch.ones(rows, 2), rows), torch.full((rows, 2), float(rows)))
     assert f.stats().traces == 1
