@@ -232,6 +232,42 @@ constants.
 """
 
 
+_DTYPE = 1 + EQUAL.index("dtype")
+
+
+def without_integers(key: Any) -> tuple[Hashable, tuple[int, ...]] | None:
+    """Split the exact key of a flat call into a key without integers, and the integers.
+
+    None if the integers are not all that is read of the call. Calls whose keys without integers are equal have equal
+    structures.
+
+    >>> calls = (torch.ones(2, 3), 4), (torch.ones(5, 6), 7), (torch.ones(3, 2).T, 4), (torch.ones(1, 3), 4)
+    >>> first, second, transposed, one = [without_integers(FLAT.makers[2](call, {})) for call in calls]
+    >>> first[1], second[1], first[0] == second[0], transposed, one
+    ((2, 3, 4), (5, 6, 7), True, None, None)
+    """
+    if type(key[0]) is bytes:  # made by C++
+        return (key[0] if len(key) == 2 else (key[0], *key[2:])), key[1]
+    parts = key[0] if type(key[0]) is tuple else key  # the names of keyword arguments come after
+    rest: list[Any] = []
+    values: list[int] = []
+    for part in parts[1:]:
+        first = part[0]
+        if type(first) is torch.Size:
+            if part[-1] is not True or part[_DTYPE].is_complex:
+                return None  # strides, or a size of 1 or 0, are not read as sizes alone; a key hides a lazy conjugate
+            values += first
+            rest.append((len(first), part[1:]))
+        elif first is int:
+            values.append(part[1])
+            rest.append(int)
+        elif first is torch.nn.Parameter:
+            return None
+        else:
+            rest.append(part)
+    return (parts[0], tuple(rest), key[1:] if parts is not key else ()), tuple(values)
+
+
 # -- the structure and the integers of any call
 
 

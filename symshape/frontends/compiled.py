@@ -4,46 +4,44 @@ from __future__ import annotations
 
 import functools
 import sys
-import time
-from collections.abc import Callable, Hashable, Sequence
-from itertools import count
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
 
-from symshape import events, forks
-from symshape.calls.arguments import Call, flatten_call
+from guards.text.escaping import encodable
+from symshape.calls.arguments import NO_VARIABLES, flatten_call
 from symshape.calls.floats import with_leaves
-from symshape.calls.object_kinds import ReadOtherwise
-from symshape.calls.outputs import builder
 from symshape.calls.policies import Dynamic
-from symshape.calls.variables import GradientsRead, writing
 from symshape.cost.units import amount
 from symshape.errors import Reason, UnsupportedError
+from symshape.exploring.report_html import report_html
 from symshape.frontends import profilers
-from symshape.frontends.changing import Changing, History, changed_sizes, on_device
-from symshape.frontends.compiled_reports import Reports
-from symshape.frontends.differences import Miss, miss_of
+from symshape.frontends.exploration.caches import cache_report
+from symshape.frontends.metrics import metrics_of, prometheus_text
+from symshape.frontends.misses import Misses
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.program_sources import ProgramRequest, source_of
-from symshape.frontends.tlparse import recorded
-from symshape.frontends.trace import check_call
-from symshape.frontends.warming import Warming
-from symshape.graph.program import Program, State
+from symshape.frontends.program_sources import source_of
+from symshape.frontends.reporting import DevicePeaks, report
+from symshape.frontends.seen_traffic import traffic_of
+from symshape.frontends.stats import Stats, stats_of
+from symshape.frontends.warming import WarmUp, settle, warm_up
+from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
 from symshape.options import Options
+from symshape.planning.bucket_plan import BucketPlan
+from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import Branch, EntryCache
-from symshape.runtime.dispatcher import Dispatcher, UnservedCall
+from symshape.runtime.dispatcher import Dispatcher
 from symshape.runtime.eager_calls import EagerCall, EagerCalls
 from symshape.runtime.entry import Entry
-from symshape.runtime.failing import Failing
+from symshape.runtime.known_calls import KnownCalls
 from symshape.runtime.plain_calls import PlainCalls, may_be_plain
 from symshape.runtime.policy.programs import Programs
-from symshape.runtime.presumptions import Presumptions
 from symshape.runtime.rebinding import Rebinding
-from symshape.runtime.runners.choice import RunnerName, constants_for, make_runner
+from symshape.runtime.runners.choice import RunnerName, constants_for
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trials import EVERY
-from symshape.runtime.variables import AskAgain, Layout, expect, grow, serve
+from symshape.runtime.variables import AskAgain, Layout, serve
 from symshape.runtime.verify import Verifier
 from symshape.torch_internals import autograd, dispatch
 from symshape.torch_internals.private import refusal
@@ -60,7 +58,7 @@ _IN_JIT_TRACE = (
 )
 
 
-class Compiled(Reports, Warming):
+class Compiled:
     """A compiled function: call it like the original.
 
     Attributes:
@@ -86,23 +84,32 @@ class Compiled(Reports, Warming):
         accounted = runner == "auto" and torch.cuda.is_available()
         programs = Programs(self._graphs.promise, free, self._hits, accounted=accounted)
         self._eager = EagerCalls(fn, programs, fullgraph, self.explain_miss)
-        self._asks_gradients = True
-        self._changing, self._annotator = Changing(fn, dynamic), Annotator(name_of(fn))
+        self._annotator = Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
         self._source = source_of(fn, options, dynamic, self._layout)
-        self._waits = runner == "auto" and dynamic is None and free is not None and not self._source.stores
-        self._presumptions = Presumptions(self._cache, fullgraph)
-        rebinding = Rebinding(self._cache, self._layout, self._entry)
+        known = KnownCalls(self._cache)
+        self._misses = Misses(
+            fn,
+            dynamic,
+            runner,
+            options,
+            self._source,
+            self._cache,
+            known,
+            self._layout,
+            self._eager,
+            self._graphs,
+            fullgraph=fullgraph,
+            waits=runner == "auto" and dynamic is None and free is not None,
+        )
+        rebinding = Rebinding(self._cache, self._layout, self._misses.entry)
         self._dispatcher = Dispatcher(
-            fn, self._cache, self._layout, self._eager, rebinding, self._miss_or_refusal, fullgraph
+            fn, self._cache, known, self._layout, self._eager, rebinding, self._misses.serve, fullgraph
         )
         rate, discard, find = options.verify, self._cache.discard, self._dispatcher.find
         self._verifier = Verifier(name_of(fn), fn, rate, discard, find) if rate else None
         self._serve = self._verifier.serve if self._verifier is not None else functools.partial(serve, fn)
-        self._lock = forks.lock(outer=2)
-        self._numbers, self._traces, self._trace_ms = count(), 0, 0.0
-        self._last_miss: Miss | None = None
         if not isinstance(fn, torch.nn.Module):
             functools.update_wrapper(self, fn, updated=())
 
@@ -160,7 +167,7 @@ class Compiled(Reports, Warming):
         if not self._cache.clock % _TIMED:
             profilers.refresh()
             self._dispatcher.time(args, kwargs)
-        self._plain.now_and_then(self, self._traces)
+        self._plain.now_and_then(self, self._misses.traces)
 
     def _without_key(self, error: UnsupportedError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call eagerly in surroundings in which no program may serve, or raise the reason with ``fullgraph``."""
@@ -198,130 +205,176 @@ class Compiled(Reports, Warming):
                 dispatcher.known.expect(key)
             cache.seen(entry, values).calls += 1
 
-    def _miss_or_refusal(self, call: UnservedCall) -> tuple[Branch, Entry] | EagerCall:
-        """Return a program for a call, or how the call runs eagerly; effects of a failed trace are undone."""
-        state: list[State] = []
-        start = time.perf_counter()
-        try:
-            return self._miss(call, state.append)
-        except AskAgain:
-            raise
-        except BaseException as error:
-            if self._eager.passes(error):
-                raise
-            seconds = time.perf_counter() - start
-            new = self._eager.refused(call.asked, call.values, error, seconds, state=state[-1] if state else None)
-        found = self._layout.refused(new)
-        self._cache.history.refused(self._cache.clock, call.values, found.reason, seconds)
-        if call.key is not None and not self._cache.admits(call.asked, call.values):
-            self._eager.remember(call.key, found)
-        return found
-
-    def _miss(self, call: UnservedCall, given_up: Callable[[State], object]) -> tuple[Branch, Entry] | EagerCall:
-        """Trace a program for a call, or return how the call runs eagerly. Nothing changes if that fails.
-
-        Raises:
-            AskAgain: there are more variables now, or the call is flattened in another way.
-        """
-        args, kwargs, variables, structure, values = call.args, call.kwargs, call.variables, call.structure, call.values
-        known = self._dispatcher.known
-        profilers.refresh()
-        start = self._eager.clock()
-        with self._lock:
-            if len(variables.values) != len(self._layout):
-                raise AskAgain
-            full = flatten_call(self.fn, args, kwargs, variables)
-            found = self._cache.find(known.with_answers(structure, full.leaves), values)
-            if found is not None:  # another thread was first
-                return found
-            if not self._source.stores:  # a stored program is for correct calls only
-                check_call(self.fn, args, kwargs)
-            wanted, history = self._changing.policies(full, values)
-            eager = self._eager_first(structure, values, full, history) if on_device(full) else None
-            if eager is not None:
-                return eager
-            miss = miss_of(name_of(self.fn), full, values, self._cache, known.questions)
-            with self._layout.traced(full, self._cache), self._presumptions.around():
-                places = self._layout.variables
-                request = ProgramRequest(full, wanted, given_up, places, asks=self._asks_gradients)
-                try:
-                    program = self._source.program(request)
-                except ReadOtherwise as error:
-                    raise AskAgain from error
-                except GradientsRead as read_first:
-                    self._changing.stay(read_first.variables)
-                    present = {each.where for each in places}
-                    new = [each for each in read_first.variables if each.where not in present]
-                    self._asks_gradients = bool(new)  # else they are read in a way of their own: once is enough
-                    expect(new, self._layout, self._cache)
-                    raise AskAgain from read_first
-            recorded(program)
-            grown = grow(program, self.fn, args, kwargs, self._layout, self._cache)
-            if grown is not None:
-                program, full, structure = grown
-            entry = self._entry(program)
-            known.ask(program.questions)
-            asked = known.with_answers(structure, full.leaves)
-            branch, gone = self._cache.publish(asked, entry)
-            seconds, clock = self._eager.clock() - start, self._cache.clock
-            self._eager.traced(asked, values, entry, seconds, clock, len(full.leaves))
-            self._cache.history.because(miss)
-            for each in gone:
-                events.emit(events.Evicted(name_of(self.fn), each.number))
-            self._changing.learn(history, program)
-            self._traces += 1
-            self._trace_ms += program.milliseconds
-            self._last_miss = miss or self._last_miss
-            if miss is not None and events.anybody():
-                events.emit(events.CacheMiss(name_of(self.fn), self.explain_miss()))
-            if grown is not None:
-                raise AskAgain
-            return branch, entry
-
-    def _eager_first(
-        self, structure: Hashable, values: tuple[int, ...], full: Call, history: History
-    ) -> EagerCall | None:
-        """Return how a call on a device runs eagerly: one of the first, or one whose changing size is 0 or 1."""
-        asked = self._dispatcher.known.with_answers(structure, full.leaves)
-        if self._waits and self._eager.programs.learns():
-            self._changing.learn(history)
-            return self._eager.of_miss(asked, values, learns=True)
-        self._eager.changes(asked, changed_sizes(full, history))
-        return self._eager.of_miss(asked, values)
-
-    def _entry(self, program: Program) -> Entry:
-        number = next(self._numbers)
-        note, graphs = self._cache.notes(number, program.slots), self._graphs
-        runner_name, runner = make_runner(self._runner, program, graphs, self._options, note)
-        tree, writes = program.graph.output_tree, program.writes_at_its_end
-        build = writing(program.writes, tree.num_leaves, builder(tree)) if writes else builder(tree)
-        around = Failing(program, self.fn, self._presumptions.watcher())
-        entry = Entry(number, program, runner_name, runner, build, around, verified=self._verifier is not None)
-        self._source.equip(entry)
-        return entry
-
     # -- looking at it
     def explain_miss(self) -> str:
         """Return why the last recompile happened: what kept the nearest entry from serving the call."""
-        if self._last_miss is not None:
-            return self._last_miss.explain()
+        if self._misses.last is not None:
+            return self._misses.last.explain()
         refused = self._eager.fallbacks + self._eager.untraced
         ran = f" ({refused:,} calls ran eagerly: see explain_fallback())" if refused else ""
         return f"There was no recompile: no call has been traced since the first trace{ran}."
 
+    def stats(self) -> Stats:
+        """Return counters and times so far."""
+        return stats_of(
+            self._eager,
+            self._graphs,
+            self._verifier,
+            self._misses.trace_ms,
+            calls=self._cache.clock,
+            traces=max(0, self._misses.traces - self._source.loaded),
+            hits=max(0, self._hits()),
+            misses=self._misses.traces,
+            evictions=self._cache.evictions,
+            entries=len(self.entries),
+            dispatch_us=self._dispatcher.median_time(),
+            loaded=self._source.loaded,
+            plain=self._plain.calls,
+        )
+
+    def _hits(self) -> int:
+        """Return how many calls an existing entry served; negative while calls end that began before a ``reset``."""
+        itself = self._eager.fallbacks + self._eager.untraced + self._plain.calls
+        return self._cache.clock - self._misses.traces - itself
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Return the entries, oldest first."""
+        return self._cache.entries
+
+    def explain_fallback(self) -> str:
+        """Return which calls ran eagerly: for each reason its line, its calls, and how often tracing was tried."""
+        return self._eager.explain(self._cache.clock, self._eager.lines())
+
+    def traffic(self, entry: int | None = None) -> Traffic:
+        """Return how often each size came in an entry's calls, for :func:`symshape.plan` and ``plan.regret``.
+
+        Calls that an earlier entry with fixed sizes served count if this one would have served them.  At most 8,192
+        different sizes are counted for an entry, the rarest are forgotten; calls of several threads at once may be
+        lost.  Calls that run eagerly (``Options.plain_calls``) are not counted.
+
+        Args:
+            entry: the number of the entry; if not given, the entry with most symbols, then with most calls.
+
+        Raises:
+            InputError: there is no such entry, it has no symbols, or it has served no call.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
+        >>> for n in (8, 5, 8):
+        ...     assert double(torch.ones(n)).shape == (n,)
+        >>> double.traffic().counts
+        {(8,): 2, (5,): 1}
+        """
+        return traffic_of(self.entries, entry)
+
+    def report(self, peaks: DevicePeaks | None = None) -> str:
+        """Return a report: for each entry its calls, guards and runner; if padded, its buckets; then the budget.
+
+        With a device's ``peaks``, also the roofline. In notebooks, and on the page of :func:`symshape.explore`, the
+        report is shown as tables.
+        """
+        found = report(self._cache.entries, self._graphs, peaks)
+        return encodable("\n".join([found, *self._eager.lines(), *self._plain.lines()]))
+
+    def metrics(self) -> str:
+        r"""Return the function's counters in Prometheus' text format (see :mod:`symshape.frontends.metrics`).
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True)
+        >>> for n in (8, 5):
+        ...     _ = double(torch.ones(n))
+        >>> print("\n".join(line for line in double.metrics().splitlines() if "_calls" in line))
+        # HELP symshape_calls_total Calls of the function.
+        # TYPE symshape_calls_total counter
+        symshape_calls_total{function="<lambda>"} 2
+        # HELP symshape_entry_calls Calls that each entry of the cache has served.
+        # TYPE symshape_entry_calls gauge
+        symshape_entry_calls{function="<lambda>",entry="0"} 2
+        """
+        calls = {each.number: sum(seen.calls for seen in list(each.seen.values())) for each in self._cache.entries}
+        return prometheus_text(metrics_of(name_of(self.fn), self.stats(), calls, self._graphs.bytes()))
+
+    def which(self, *args: Any, **kwargs: Any) -> Which:
+        """Return which entry would serve a call, or why none would; nothing runs and nothing is traced.
+
+        Meta tensors stand for tensors on any device.  ``sizes=`` alone asks without tensors, as in
+        :meth:`symshape.Traced.explain`; all else is then as in the call that each entry was traced for.
+
+        Raises:
+            InputError: nothing was traced yet, an argument cannot be traced, or ``sizes`` names what is not there.
+
+        >>> import torch, symshape
+        >>> rows = symshape.compile(lambda x: x.view(-1, 4), dynamic=True)
+        >>> _ = rows(torch.ones(8))
+        >>> print(rows.which(sizes={"x": (12,)}))
+        entry 0 would serve it
+        >>> miss = rows.which(torch.ones(13, device="meta"))
+        >>> bool(miss), miss.nearest
+        (False, {'x.size(0)': 12})
+        """
+        sizes = wanted_sizes(args, kwargs)
+        if sizes is not None:
+            return which_of_sizes(self._cache, sizes)
+        variables = NO_VARIABLES
+        args, kwargs = self._layout.given(args, kwargs)
+        if self._layout:
+            flat = (*args, *kwargs.values(), *self._layout.read())
+            variables = self._layout.of(flat, len(args) + len(kwargs))
+        return which_of_call(self._cache, flatten_call(self.fn, args, kwargs, variables))
+
+    # -- buckets
+    def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
+        """Make and capture buckets before calls need them, the largest first, and prefer them from now on.
+
+        Args:
+            sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
+                or tuples in the order of the program's symbols.  For a program in pieces, mappings may name sizes that
+                data decide on, too (``u0``, as the report calls them): pieces that have them wait for their first call
+                else.
+            progress: show a progress bar (needs the extra ``cli``).
+
+        Raises:
+            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
+        >>> _ = double(torch.ones(5))
+        >>> warm = double.warm_up([(100,), (40,)], progress=False)
+        >>> [(each.sizes, each.ready) for _, each in warm.made]
+        [({'s0': 100}, True), ({'s0': 40}, True)]
+        """
+        return warm_up(self.entries, sizes, progress=progress)
+
+    def settle(self, seconds: float | None = None) -> bool:
+        """Wait until no kernel is compiled in the background (``kernels="background"``), and capture finished ones.
+
+        Calls do that, too, each for the bucket that it goes to; here it is done at a moment of the caller's choice.
+
+        Args:
+            seconds: how long to wait at most; None for as long as it takes.
+
+        Returns:
+            Whether nothing is left to wait for.
+
+        >>> import torch, symshape
+        >>> symshape.compile(lambda x: x * 2, runner="padded").settle()
+        True
+        """
+        return settle(self.entries, seconds)
+
+    # -- as an object
     def reset(self) -> None:
         """Forget all entries, graphs, counters and the history of changing sizes; stored programs stay."""
         self._source.clear()  # first: loaded programs are among the traces, which are never fewer
-        with self._lock:
+        with self._misses.lock:
             self._cache.clear()
             self._graphs.clear()
             self._eager.clear()
             self._plain.clear()
             self._layout.reset()
             self._dispatcher.clear()
-            self._presumptions.clear()
-            self._changing.clear()
-            self._traces, self._trace_ms, self._last_miss = 0, 0.0, None
+            self._misses.clear()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Bind the compiled function to ``instance``, so that it works as a method."""
@@ -347,3 +400,6 @@ class Compiled(Reports, Warming):
 
     def __repr__(self) -> str:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"
+
+    def _repr_html_(self) -> str:
+        return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))

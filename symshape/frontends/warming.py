@@ -24,7 +24,7 @@ from symshape.runtime.entry import Entry
 from symshape.runtime.runners.padded.runner import PaddedRunner, Warmed
 from symshape.runtime.runners.pieces.runner import padded_parts
 
-__all__ = ["WarmUp", "Warming", "warm_up"]
+__all__ = ["WarmUp", "settle", "warm_up"]
 
 
 @attrs.frozen
@@ -74,56 +74,6 @@ class WarmUp:
         return table_html(self.table())
 
 
-class Warming:
-    """The part of :class:`symshape.Compiled` that makes buckets before calls need them."""
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """Return the entries, oldest first."""
-        raise NotImplementedError
-
-    def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
-        """Make and capture buckets before calls need them, the largest first, and prefer them from now on.
-
-        Args:
-            sizes: a plan of :func:`symshape.plan`, or sizes up to which calls are to be served: mappings from symbols,
-                or tuples in the order of the program's symbols.  For a program in pieces, mappings may name sizes that
-                data decide on, too (``u0``, as the report calls them): pieces that have them wait for their first call
-                else.
-            progress: show a progress bar (needs the extra ``cli``).
-
-        Raises:
-            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program.
-
-        >>> import torch, symshape
-        >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
-        >>> _ = double(torch.ones(5))
-        >>> warm = double.warm_up([(100,), (40,)], progress=False)
-        >>> [(each.sizes, each.ready) for _, each in warm.made]
-        [({'s0': 100}, True), ({'s0': 40}, True)]
-        """
-        return warm_up(self.entries, sizes, progress=progress)
-
-    def settle(self, seconds: float | None = None) -> bool:
-        """Wait until no kernel is compiled in the background (``kernels="background"``), and capture finished ones.
-
-        Calls do that, too, each for the bucket that it goes to; here it is done at a moment of the caller's choice.
-
-        Args:
-            seconds: how long to wait at most; None for as long as it takes.
-
-        Returns:
-            Whether nothing is left to wait for.
-
-        >>> import torch, symshape
-        >>> symshape.compile(lambda x: x * 2, runner="padded").settle()
-        True
-        """
-        until = None if seconds is None else time.monotonic() + seconds
-        parts = [part for each in self.entries for part in padded_parts(each.runner, each.program)]
-        return all(runner.settle(until) for _, runner in parts)
-
-
 def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, progress: bool) -> WarmUp:
     """Make and capture a bucket for each of the sizes, the largest first: the others then fit into its memory.
 
@@ -158,6 +108,13 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
         id(runner.store): runner.store for each in warmable for _, runner in padded_parts(each.runner, each.program)
     }
     return WarmUp(tuple(made), sum(each.bytes() for each in stores.values()))
+
+
+def settle(entries: Sequence[Entry], seconds: float | None) -> bool:
+    """Wait for background compilation of kernels, at most these seconds; return whether none is left."""
+    until = None if seconds is None else time.monotonic() + seconds
+    parts = [part for each in entries for part in padded_parts(each.runner, each.program)]
+    return all(runner.settle(until) for _, runner in parts)
 
 
 def _known_parts(entry: Entry, caps: Mapping[str, int]) -> list[tuple[Program, PaddedRunner]]:

@@ -57,6 +57,7 @@ class Dispatcher:
     Args:
         fn: the function.
         cache: the function's entries.
+        known: the call structures that are known from earlier calls.
         layout: the values that are read at each call beside the arguments.
         eager: decides which calls run eagerly.
         rebinding: moves entries to exchanged objects.
@@ -64,8 +65,7 @@ class Dispatcher:
         fullgraph: a call that cannot be read raises.
 
     Attributes:
-        cache, layout: see above.
-        known: the call structures that are known from earlier calls.
+        cache, known, layout: see above.
         times: the last look-up times of warm calls, in µs.
     """
 
@@ -73,13 +73,14 @@ class Dispatcher:
         self,
         fn: Callable[..., Any],
         cache: EntryCache,
+        known: KnownCalls,
         layout: Layout,
         eager: EagerCalls,
         rebinding: Rebinding,
         trace: Trace,
         fullgraph: bool,
     ) -> None:
-        self.cache, self.layout, self.known = cache, layout, KnownCalls(cache)
+        self.cache, self.known, self.layout = cache, known, layout
         self.times: deque[float] = deque(maxlen=_TIMES)
         self._fn, self._eager, self._rebinding = fn, eager, rebinding
         self._trace, self._fullgraph = trace, fullgraph

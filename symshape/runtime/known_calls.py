@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
-from symshape.calls.call_key import Reading
+from symshape.calls.call_key import Reading, without_integers
 from symshape.calls.questions import Question, asked_without, asker
-from symshape.calls.structure_cache import StructureCache, without_integers
 from symshape.runtime.cache import EntryCache, Hit
 from symshape.runtime.entry import Entry, Seen
 from symshape.runtime.families import Family
@@ -18,21 +17,22 @@ Found = tuple[Entry, tuple[int, ...], Sequence[Any]]
 """The entry that serves a call, the integers to run it with, and the call's leaves."""
 
 
-_MOST_NEAR = 1024
+_MOST = 1024  # structures, and families found by key, that are remembered
 UNCOUNTED = Seen()
 """The counter of a near hit, until calls of its entry with these integers get a counter of their own."""
 
 
 class KnownCalls:
-    """The call structures of one compiled function that are known from earlier calls, by exact key without integers.
+    """The call structures of one compiled function, by exact key: a call with new sizes is not read a second time.
 
     Attributes:
+        structures: the structures of calls that were read, by their exact keys without integers.
         questions: the questions that programs asked about the data of arguments.
     """
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
-        self._structures = StructureCache()
+        self.structures: dict[Hashable, Hashable] = {}
         self._answers = asker(())
         self.questions: tuple[Question, ...] = ()
         self._near: dict[bytes, tuple[object, Family[Entry]]] = {}
@@ -52,7 +52,7 @@ class KnownCalls:
     def reading(self, flat: Sequence[Any], key: Hashable | None) -> Reading | None:
         """Return the reading of a call with this exact key and these leaves if its structure is known, else None."""
         split = None if key is None else without_integers(asked_without(key) if self.questions else key)
-        structure = None if split is None else self._structures.known.get(split[0])
+        structure = None if split is None else self.structures.get(split[0])
         return None if split is None or structure is None else (flat, structure, split[1])
 
     def near(self, key: Any) -> Hit | None:
@@ -72,17 +72,21 @@ class KnownCalls:
         branches = self._cache.branches
         if len(key) != 2 or type(key[0]) is not bytes or len(branches) != 1:
             return
-        family = branches[0].families.get(self._structures.known.get(key[0]))
+        family = branches[0].families.get(self.structures.get(key[0]))
         if family is not None:
-            if len(self._near) >= _MOST_NEAR:
+            if len(self._near) >= _MOST:
                 self._near.clear()
             self._near[key[0]] = branches, family
 
     def learn(self, key: Hashable, structure: Hashable, values: tuple[int, ...]) -> None:
         """Record how a call with this exact key was read."""
-        self._structures.learn(asked_without(key), structure, values)
+        split = without_integers(asked_without(key))
+        if split is not None and split[1] == values:
+            if len(self.structures) >= _MOST:
+                self.structures.clear()
+            self.structures[split[0]] = structure
 
     def clear(self) -> None:
         """Forget how calls were read; the questions stay."""
-        self._structures.clear()
+        self.structures.clear()
         self._near.clear()

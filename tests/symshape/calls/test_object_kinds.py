@@ -19,6 +19,7 @@ import symshape
 from symshape.calls import object_kinds
 from symshape.calls.object_kinds import is_record, may_be_record
 from symshape.errors import UnsupportedError
+from symshape.frontends.misses import Misses
 
 Tensor = torch.Tensor
 
@@ -365,14 +366,14 @@ def test_a_class_of_which_a_second_object_comes_meanwhile(monkeypatch: pytest.Mo
             self.x = x
 
     compiled: Any = symshape.compile(lambda pair: pair.x * 2, fullgraph=True)
-    miss, others = symshape.Compiled._miss, [Pair(torch.ones(7))]
+    trace, others = Misses._trace, [Pair(torch.ones(7))]
 
     def meanwhile(self: Any, *args: Any, **kwargs: Any) -> Any:
         while others:
             object_kinds.note_argument(others.pop())
-        return miss(self, *args, **kwargs)
+        return trace(self, *args, **kwargs)
 
-    monkeypatch.setattr(symshape.Compiled, "_miss", meanwhile)
+    monkeypatch.setattr(Misses, "_trace", meanwhile)
     for n in (3, 4, 5):
         assert torch.equal(compiled(Pair(torch.ones(n))), torch.full((n,), 2.0))
 

@@ -134,5 +134,5 @@ def test_hits_of_calls_that_began_before_a_reset() -> None:
     compiled = symshape.compile(lambda x: x * 2)
     compiled(torch.ones(3))
     compiled.reset()
-    compiled._traces += 2  # two calls that were traced meanwhile
+    compiled._misses.traces += 2  # two calls that were traced meanwhile
     assert compiled.stats().hits == 0

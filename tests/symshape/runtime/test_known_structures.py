@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.calls.call_key import FLAT, QUICK, ExactKey, read_usual
-from symshape.calls.structure_cache import StructureCache, without_integers
+from symshape.calls.call_key import FLAT, QUICK, ExactKey, read_usual, without_integers
+from symshape.runtime.cache import EntryCache
+from symshape.runtime.known_calls import KnownCalls
 
 _DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool, torch.complex64)
 _CONSTANTS = (True, False, None, "a", "b", 1.5, -0.0, 0.0, float("nan"), 2**70, -3, 0, 1, 2)
@@ -76,14 +77,15 @@ def test_what_is_read_off_a_key_is_what_reading_answers(seed: int, exact: ExactK
 
 
 def test_few_are_kept() -> None:
-    structures = StructureCache()
+    known = KnownCalls(EntryCache(8, 8))
     for number in range(3000):
         key = FLAT.makers[2]([torch.ones(2, 3), str(number)], {})
-        structures.learn(key, number, (2, 3))
+        assert key is not None
+        known.learn(key, number, (2, 3))
         split = without_integers(key)
         assert split is not None
-        assert (structures.known[split[0]], split[1]) == (number, (2, 3))
-    assert len(structures.known) <= 1024
+        assert (known.structures[split[0]], split[1]) == (number, (2, 3))
+    assert len(known.structures) <= 1024
 
 
 def test_new_sizes_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
