@@ -17,10 +17,11 @@ The floors, from the ground up:
 
 A warm call runs ``Compiled.__call__`` (``frontends/compiled.py``). A function of ``calls/call_key.py`` makes the call's
 exact key, with ``calls/modes.py``. The memo of the cache (``runtime/cache.py``) gives the entry, whose runner
-(``runtime/runners``) runs. New sizes that fit an entry are found by ``runtime/known_calls.py``, or by ``call_key.read``
-and the dispatch tree (``EntryCache.find``). On a miss ``calls/arguments.py`` names the arguments, ``calls/policies.py``
-says which sizes become symbols, ``tracing/capture.py`` traces, ``runners/choice.py`` makes the runner, and
-``EntryCache.publish`` adds the entry.
+(``runtime/runners``) runs. New sizes that fit an entry are found by ``runtime/known_calls.py``, or by the dispatcher
+(``runtime/dispatcher.py``) with ``call_key.read`` and the dispatch tree (``EntryCache.find``). On a miss
+``frontends/misses.py`` makes an entry: ``calls/arguments.py`` names the arguments, ``calls/policies.py`` says which
+sizes become symbols, a program source (``frontends/program_sources.py``) traces by ``tracing/capture.py`` or loads,
+``runners/choice.py`` makes the runner, and ``EntryCache.publish`` adds the entry.
 """
 
 from symshape import own_packages  # first: raises where another package is called guards or meta_fns  # noqa: F401

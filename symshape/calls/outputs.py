@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ from symshape.calls.output_codegen import finishing, nesting
 from symshape.torch_internals import pytree
 
 Build = Callable[[list[Any]], Any]
+_FIRST: Build = itemgetter(0)
 Finish = Callable[[list[Any], Sequence[Any]], Any]
 """``finish(flat, leaves)``: write to the call's own objects, and nest the result."""
 
@@ -22,7 +24,7 @@ def builder(tree: pytree.TreeSpec) -> Build:
     if tree.type is object_arguments.Outcome:
         return list if _needs_call(tree) else builder(tree.children()[0])
     if tree.is_leaf():
-        return lambda flat: flat[0]
+        return _FIRST  # a function of C's: a warm call has no frame for it
     if tree.type in (tuple, list) and all(child.is_leaf() for child in tree.children()):
         return tuple if tree.type is tuple else list
     nest = nesting(tree)
