@@ -14,7 +14,7 @@ from symshape import events
 from symshape.calls.arguments import INT_KEY, Call, TensorKey, flatten_call, layout_of, sources_of
 from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Dim, Policy
-from symshape.errors import InputError, MissError, SymShapeError, UnsupportedError
+from symshape.errors import InputError, MissError, SymShapeError
 from symshape.exploring.html import table_html
 from symshape.exploring.plain_text import table_text
 from symshape.exploring.progress import progress_bar
@@ -23,7 +23,6 @@ from symshape.frontends.compiled import Compiled
 from symshape.frontends.program_sources import StoredPrograms
 from symshape.options import Options, options_of
 from symshape.planning.traffic import Traffic
-from symshape.runtime.eager_calls import EagerCall
 from symshape.store.certificates import NotCertifiable
 from symshape.store.store_errors import NotStorable
 from symshape.user_code import name_of
@@ -294,7 +293,7 @@ class _Baking:
         try:
             args, kwargs = self._call(point)
             with MODES[mode]():
-                _make_sure(self._compiled, args, kwargs)
+                self._compiled._dispatcher.entry_of(args, kwargs)  # loaded, or traced and stored
         except SymShapeError as error:
             self._failed[mode, frozenset(point.items())] = str(error).partition("\n")[0]
             return False
@@ -346,23 +345,12 @@ class _Baking:
             try:
                 args, kwargs = self._call(point)
                 with MODES[mode]():
-                    _make_sure(reader, args, kwargs)
+                    reader._dispatcher.entry_of(args, kwargs)
             except MissError as error:
                 found.append(Unserved(mode, self.named(point), self._why(mode, point, str(error))))
             except SymShapeError as error:
                 found.append(Unserved(mode, self.named(point), str(error).partition("\n")[0]))
         return tuple(found)
-
-
-def _make_sure(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Make sure that a program serves a call, loaded or else traced and stored; the function does not run.
-
-    Raises:
-        SymShapeError: there can be none; what tracing raises with ``fullgraph=True``.
-    """
-    found = compiled._dispatcher.find(args, kwargs)
-    if isinstance(found, EagerCall):
-        raise UnsupportedError(found.reason)
 
 
 def _resized(tensor: torch.Tensor, key: TensorKey, shape: tuple[int, ...], path: str) -> torch.Tensor:

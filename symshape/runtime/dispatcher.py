@@ -12,7 +12,7 @@ import attrs
 from symshape.calls.arguments import NO_VARIABLES, Variables
 from symshape.calls.call_key import Reading, read
 from symshape.calls.floats import with_leaves
-from symshape.errors import InputError
+from symshape.errors import InputError, UnsupportedError
 from symshape.runtime.cache import Branch, EntryCache, Hit
 from symshape.runtime.eager_calls import EagerCall, EagerCalls
 from symshape.runtime.entry import Entry
@@ -106,6 +106,17 @@ class Dispatcher:
                 assert not isinstance(found, EagerCall)
                 self.cache.remember(branch, leaves, key, found[0], found[1])
             return found
+
+    def entry_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
+        """Return the entry that serves a call, traced if needed, the call's integers, and its leaves.
+
+        Raises:
+            UnsupportedError: the call runs eagerly.
+        """
+        found = self.find(args, kwargs)
+        if isinstance(found, EagerCall):
+            raise UnsupportedError(found.reason)
+        return found
 
     # -- by the exact key
     def look_up(

@@ -25,15 +25,16 @@ from symshape.graph.codegen import Run
 from symshape.graph.lru_cache_answers import MemoAnswer
 from symshape.graph.program import Program
 from symshape.runtime.entry import Entry
-from symshape.runtime.served import Served
+from symshape.runtime.known_calls import Found
+from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.variables import serve
 from symshape.torch_internals import pytree
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-Find = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-"""Returns what :meth:`symshape.runtime.dispatcher.Dispatcher.find` does: an entry, a call's integers and leaves."""
+Find = Callable[[tuple[Any, ...], dict[str, Any]], Found]
+"""Returns the entry that serves a call (traced if need be), the call's integers, and its leaves."""
 
 
 @attrs.frozen
@@ -140,7 +141,7 @@ class Verifier:
             raise expected.error
         return expected.result
 
-    def _raise(self, entry: Served, spare: Arguments, expected: Seen, found: list[str]) -> None:
+    def _raise(self, entry: Entry, spare: Arguments, expected: Seen, found: list[str]) -> None:
         self._discard(entry)
         cause = _cause(entry, self._find, spare, expected)
         events.emit(events.Mismatch(self._name, entry.number, found[0], cause))
@@ -174,7 +175,7 @@ def _cannot_run_twice(program: Program, leaves: Sequence[Any]) -> str:
 # -- two runs of one call ---------------------------------------------------------------------------------------------
 
 
-def _compiled(entry: Served, find: Find, call: Arguments) -> Seen:
+def _compiled(entry: Entry, find: Find, call: Arguments) -> Seen:
     """Run the compiled program on copies of the arguments; restore buffers and generators."""
     written, generators = _written(entry.program), _generators(entry.program)
     tensors_before = {name: tensor.detach().clone() for name, tensor in written.items()}
@@ -233,7 +234,7 @@ def _generators(program: Program) -> dict[str, torch.Generator]:
     return found
 
 
-def _cause(entry: Served, find: Find, spare: Arguments, expected: Seen) -> str:
+def _cause(entry: Entry, find: Find, spare: Arguments, expected: Seen) -> str:
     """Return the likely cause of a difference, found by tracing again and by running the graph op by op."""
     try:
         fresh, _, _ = find(*spare)
@@ -255,21 +256,11 @@ def _cause(entry: Served, find: Find, spare: Arguments, expected: Seen) -> str:
     )
 
 
-@attrs.frozen
-class _OpByOp:
-    """An entry whose graph runs op by op, without a runner."""
+def _by_graph(entry: Entry, find: Find) -> Find:
+    """Return a ``find`` whose entry runs the graph of this one op by op, without its runner."""
+    plain = Entry(entry.number, entry.program, "eager", EagerRunner(entry.program), entry.build)
 
-    number: int
-    program: Program
-    build: Callable[[list[Any]], Any]
-    run: Callable[[Sequence[Any], Sequence[int]], list[Any]]
-    runner_name: str = "eager"
-
-
-def _by_graph(entry: Served, find: Find) -> Find:
-    plain = _OpByOp(entry.number, entry.program, entry.build, entry.program.run)
-
-    def found(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[int, ...], Sequence[Any]]:
+    def found(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Found:
         _, values, leaves = find(args, kwargs)
         return plain, values, leaves
 

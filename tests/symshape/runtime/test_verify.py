@@ -34,12 +34,12 @@ def verified(
         gone.append(entry)
         compiled._cache.discard(entry)
 
-    return serve(Verifier("f", eager_fn, 1.0, discard, compiled._dispatcher.find), compiled, *args)
+    return serve(Verifier("f", eager_fn, 1.0, discard, compiled._dispatcher.entry_of), compiled, *args)
 
 
 def serve(verifier: Verifier, compiled: Any, *args: Any) -> Any:
     """One call that an entry of a compiled function serves, through a verifier."""
-    entry, values, leaves = compiled._dispatcher.find(args, {})
+    entry, values, leaves = compiled._dispatcher.entry_of(args, {})
     return verifier.serve(entry, entry.run, leaves, values, args, {})
 
 
@@ -183,10 +183,10 @@ def test_both_may_refuse() -> None:
 def test_a_state_that_no_guard_looks_at_is_suspected_and_the_line_is_named() -> None:
     factor = [2.0]
     compiled = symshape.compile(lambda x: (x + 1) * 2.0, options=VERIFY)
-    entry, _, _ = compiled._dispatcher.find((R(3),), {})
+    entry, _, _ = compiled._dispatcher.entry_of((R(3),), {})
     anew = symshape.compile(lambda x: (x + 1) * factor[0], options=VERIFY)
     factor[0] = 3.0
-    before, after = compiled._dispatcher.find, anew._dispatcher.find
+    before, after = compiled._dispatcher.entry_of, anew._dispatcher.entry_of
     finds = iter([before, after, after, after])  # as if the entry had been traced before
     gone: list[Any] = []
     eager, find = lambda x: (x + 1) * factor[0], lambda args, kwargs: next(finds)(args, kwargs)
