@@ -125,6 +125,9 @@ class Dispatcher:
         """Return a call's flat arguments, its exact key, and the hit by that key if the call was served before.
 
         ``Compiled.__call__`` has the same three lines, to save their frames.
+
+        Raises:
+            UnsupportedError: a mode around the call cannot be a part of its key.
         """
         flat = self.layout.quick(args, kwargs)
         key = self.cache.makers[len(flat)](flat, kwargs)
@@ -134,7 +137,11 @@ class Dispatcher:
         """Time the look-up of a call by its exact key; record nothing if the call was not served before."""
         for _ in range(3):  # the first warms the machine's caches
             start = time.perf_counter()
-            if self.look_up(args, kwargs)[2] is None:
+            try:
+                hit = self.look_up(args, kwargs)[2]
+            except UnsupportedError:  # a mode around the call: it runs eagerly, and says so itself
+                return
+            if hit is None:
                 return
             elapsed = (time.perf_counter() - start) * 1e6
         self.times.append(elapsed)
