@@ -108,7 +108,8 @@ class Compiled:
             fn, self._cache, known, self._layout, self._eager, rebinding, self._misses.serve, fullgraph
         )
         rate, discard, find = options.verify, self._cache.discard, self._dispatcher.entry_of
-        self._verifier = Verifier(name_of(fn), fn, rate, discard, find) if rate else None
+        draws = options.randomness == "any"
+        self._verifier = Verifier(name_of(fn), fn, rate, discard, find, draws=draws) if rate else None
         self._serve = self._verifier.serve if self._verifier is not None else functools.partial(serve, fn)
         if not isinstance(fn, torch.nn.Module):
             functools.update_wrapper(self, fn, updated=())

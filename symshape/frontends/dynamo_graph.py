@@ -133,7 +133,8 @@ class DynamoGraph:
         self._take = take or taken_over
         self._demanded = demanded
         self._check: Callable[[Sequence[int]], bool] | None = None
-        verifier = Verifier(origin.name, self._itself, options.verify, self._discard, self._find)
+        draws = options.randomness == "any"
+        verifier = Verifier(origin.name, self._itself, options.verify, self._discard, self._find, draws=draws)
         self._verifier = verifier if options.verify else None
         self._traces = 0
         self._trace_ms = 0.0

@@ -12,7 +12,7 @@ import attrs
 from symshape.calls.arguments import NO_VARIABLES, Variables
 from symshape.calls.call_key import Reading, read
 from symshape.calls.floats import with_leaves
-from symshape.errors import InputError, UnsupportedError
+from symshape.errors import InputError, Reason, UnsupportedError
 from symshape.runtime.cache import Branch, EntryCache, Hit
 from symshape.runtime.eager_calls import EagerCall, EagerCalls
 from symshape.runtime.entry import Entry
@@ -115,7 +115,8 @@ class Dispatcher:
         """
         found = self.find(args, kwargs)
         if isinstance(found, EagerCall):
-            raise UnsupportedError(found.reason)
+            kind = None if found.refusal is None else found.refusal.kind
+            raise UnsupportedError(found.reason, reason=kind or Reason.RUNS_EAGERLY)
         return found
 
     # -- by the exact key

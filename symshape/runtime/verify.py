@@ -88,6 +88,8 @@ class Verifier:
         rate: the share of the calls that are verified.
         discard: removes an entry that has not agreed.
         find: finds the entry for copies of a call's arguments.
+        draws: whether padded programs may draw other random numbers than eager.  Of such an entry the graph is
+            compared, run op by op.
 
     Attributes:
         verified: the number of calls on which eager agreed.
@@ -95,8 +97,16 @@ class Verifier:
     """
 
     def __init__(
-        self, name: str, fn: Callable[..., Any], rate: float, discard: Callable[[Any], None], find: Find
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        rate: float,
+        discard: Callable[[Any], None],
+        find: Find,
+        *,
+        draws: bool = False,
     ) -> None:
+        self._draws = draws
         self._name = name
         self._fn = fn
         self._rate = rate
@@ -131,7 +141,8 @@ class Verifier:
             events.emit(events.NotVerified(self._name, reason))
             return serve(self._fn, entry, run, leaves, values, args, kwargs)
         copies, spare = copy_call(args, kwargs), copy_call(args, kwargs)
-        got = _compiled(entry, self._find, copies)
+        own = self._draws and entry.runner_name == "padded" and entry.program.graph.uses_randomness
+        got = _compiled(entry, _by_graph(entry, self._find) if own else self._find, copies)
         expected = _eager(self._fn, args, kwargs, entry.program)
         found = differences(expected, got)
         if found and not (expected.error is None and entry.refused_data(got.error)):  # eager caught that error

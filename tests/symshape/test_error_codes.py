@@ -251,5 +251,5 @@ def test_a_program_that_catches_a_refusal_is_refused_with_its_reason() -> None:
 def test_a_refusal_of_a_store_has_the_reason_of_the_trace(tmp_path: Path) -> None:
     compiled = symshape.compile(seeds, store=tmp_path)
     with pytest.raises(UnsupportedError) as raised:
-        compiled.ensure((torch.ones(3),), {})
+        symshape.compiled_of(compiled)._dispatcher.entry_of((torch.ones(3),), {})
     assert raised.value.reason is Reason.SEEDING
