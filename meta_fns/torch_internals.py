@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from torch._ops import OperatorBase as OperatorBase
     from torch._ops import OpOverload as OpOverload
     from torch._ops import OpOverloadPacket as OpOverloadPacket
-    from torch.fx.experimental.symbolic_shapes import guard_or_false as guard_or_false
-    from torch.fx.experimental.symbolic_shapes import statically_known_true as statically_known_true
 else:
     OpOverload = type(torch.ops.aten.add.Tensor)
     OpOverloadPacket = type(torch.ops.aten.add)
@@ -26,11 +24,26 @@ else:
     except ImportError:
         HigherOrderOperator = type("HigherOrderOperator", (), {})
 
-    def _asked(name: str) -> Any:
-        """Return a function that asks the node of a ``torch.SymBool``, where it is not a bool."""
-        return lambda condition: condition if isinstance(condition, bool) else getattr(condition.node, name)("", 0)
 
+def guard_or_false(condition: bool | torch.SymBool) -> bool:
+    """Return whether ``condition`` holds, with a guard; False if only data decide the condition."""
+    return condition if isinstance(condition, bool) else bool(_ask("guard_or_false", condition))
+
+
+def statically_known_true(condition: bool | torch.SymBool) -> bool:
+    """Return whether ``condition`` is provably true, without a guard."""
+    return condition if isinstance(condition, bool) else bool(_ask("statically_known_true", condition))
+
+
+def _ask(name: str, condition: torch.SymBool) -> Any:
+    """Call torch's function of this name; ask the condition's node itself where this torch lacks the function.
+
+    The module is imported here, and not above, because importing it loads SymPy.
+    """
     try:
-        from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
+        from torch.fx.experimental import symbolic_shapes
     except ImportError:
-        guard_or_false, statically_known_true = _asked("guard_or_false"), _asked("statically_known_true")
+        found = None
+    else:
+        found = getattr(symbolic_shapes, name, None)
+    return getattr(condition.node, name)("", 0) if found is None else found(condition)

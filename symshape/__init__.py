@@ -24,46 +24,85 @@ sizes become symbols, a program source (``frontends/program_sources.py``) traces
 ``runners/choice.py`` makes the runner, and ``EntryCache.publish`` adds the entry.
 """
 
-from symshape import own_packages  # first: raises where another package is called guards or meta_fns  # noqa: F401
-from symshape.auditing.audit import audit_padding
-from symshape.auditing.report import PaddingAudit
-from symshape.cost.devices import DevicePeaks, measure_device
-from symshape.cost.limit import Limit
-from symshape.cost.roofline import Roofline
-from symshape.dims import Dim, Policy
-from symshape.errors import (
-    ConstraintViolation,
-    DataDependentError,
-    DimError,
-    FallbackWarning,
-    GuardViolation,
-    InputError,
-    InternalError,
-    MissError,
-    ProgramError,
-    RankError,
-    RunnerError,
-    RuntimeAssertionError,
-    SymShapeError,
-    UnsupportedError,
-    UntestedTorchWarning,
-    VerificationError,
-)
-from symshape.frontends.backend_report import BackendReport, backend_report
-from symshape.frontends.baking import Baked, bake
-from symshape.frontends.compile import Compiled, compile
-from symshape.frontends.compiled_module import compiled_of
-from symshape.frontends.custom_rules import register_rule
-from symshape.frontends.exploration.explore import explore
-from symshape.frontends.logs import set_logs, set_logs_from_environment
-from symshape.frontends.stats import Stats
-from symshape.frontends.trace import Traced, trace
-from symshape.frontends.training import TracedTraining, trace_training
-from symshape.frontends.what_if import Which
-from symshape.options import Options
-from symshape.planning.bucket_plan import BucketPlan
-from symshape.planning.planner import plan
-from symshape.planning.traffic import Traffic
+import gc
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+_collects = gc.isenabled()
+gc.disable()  # a full collection during these imports visits all objects of torch (0.1 s), and finds no garbage
+try:
+    from symshape import own_packages  # first: raises where another package is called guards or meta_fns  # noqa: F401
+    from symshape.dims import Dim, Policy
+    from symshape.errors import (
+        ConstraintViolation,
+        DataDependentError,
+        DimError,
+        FallbackWarning,
+        GuardViolation,
+        InputError,
+        InternalError,
+        MissError,
+        ProgramError,
+        RankError,
+        RunnerError,
+        RuntimeAssertionError,
+        SymShapeError,
+        UnsupportedError,
+        UntestedTorchWarning,
+        VerificationError,
+    )
+    from symshape.frontends.compile import Compiled, compile
+    from symshape.frontends.compiled_module import compiled_of
+    from symshape.frontends.logs import set_logs, set_logs_from_environment
+    from symshape.frontends.stats import Stats
+    from symshape.frontends.trace import Traced, trace
+    from symshape.options import Options
+finally:
+    if _collects:
+        gc.enable()
+
+_LATER = {
+    "auditing.audit": ("audit_padding",),
+    "auditing.report": ("PaddingAudit",),
+    "cost.devices": ("DevicePeaks", "measure_device"),
+    "cost.limit": ("Limit",),
+    "cost.roofline": ("Roofline",),
+    "frontends.backend_report": ("BackendReport", "backend_report"),
+    "frontends.baking": ("Baked", "bake"),
+    "frontends.custom_rules": ("register_rule",),
+    "frontends.exploration.explore": ("explore",),
+    "frontends.training": ("TracedTraining", "trace_training"),
+    "frontends.what_if": ("Which",),
+    "planning.bucket_plan": ("BucketPlan",),
+    "planning.planner": ("plan",),
+    "planning.traffic": ("Traffic",),
+}
+"""The names that no call needs, by module: loaded when one is first asked for (PEP 562)."""
+
+if TYPE_CHECKING:
+    from symshape.auditing.audit import audit_padding
+    from symshape.auditing.report import PaddingAudit
+    from symshape.cost.devices import DevicePeaks, measure_device
+    from symshape.cost.limit import Limit
+    from symshape.cost.roofline import Roofline
+    from symshape.frontends.backend_report import BackendReport, backend_report
+    from symshape.frontends.baking import Baked, bake
+    from symshape.frontends.custom_rules import register_rule
+    from symshape.frontends.exploration.explore import explore
+    from symshape.frontends.training import TracedTraining, trace_training
+    from symshape.frontends.what_if import Which
+    from symshape.planning.bucket_plan import BucketPlan
+    from symshape.planning.planner import plan
+    from symshape.planning.traffic import Traffic
+else:
+    _HOME = {name: module for module, names in _LATER.items() for name in names}
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return found
+
 
 __version__ = "0.1.0"
 

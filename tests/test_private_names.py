@@ -32,7 +32,6 @@ ELSEWHERE = {
         "torch._decomp",
         "torch._library.custom_ops.OPDEFS",
         "torch._library.fake_impl.set_ctx_getter",
-        "torch._library.simple_registry.singleton",
         "torch._meta_registrations",
     },
     "symshape.frontends.cli.lanes": {"torch._dynamo"},

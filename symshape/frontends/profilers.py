@@ -14,16 +14,18 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.autograd import profiler as torch_profiler
 
-from symshape.cost.cost import Cost
 from symshape.errors import SymShapeError
 from symshape.graph.codegen import Run
 from symshape.graph.program import Program
 from symshape.runtime.entry import Entry
+
+if TYPE_CHECKING:
+    from symshape.cost.cost import Cost
 
 __all__ = ["Annotator", "refresh", "torch_profiler"]
 
@@ -82,6 +84,8 @@ class _Figures:
     """The cost of a program's calls, by their integers."""
 
     def __init__(self, program: Program) -> None:
+        from symshape.cost.cost import Cost
+
         self._places = program.positions
         self._known: dict[tuple[int, ...], dict[str, int]] = {}
         try:

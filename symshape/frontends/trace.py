@@ -13,25 +13,24 @@ from guards.sets.guard_set import GuardSet
 from symshape.calls.arguments import flatten_call, values_of
 from symshape.calls.outputs import finisher, result_of, unflatten
 from symshape.calls.policies import Dynamic, policies
-from symshape.cost.cost import Cost
-from symshape.cost.peak_memory import PeakMemory
 from symshape.dims import Policy
 from symshape.errors import GuardViolation, InputError
 from symshape.frontends.differences import structure_differences, violation_sentences
-from symshape.frontends.reporting import traced_report
 from symshape.frontends.tlparse import recorded
 from symshape.frontends.what_if import integers_at, on_any_device, wanted_sizes
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Symbol, slot_names
 from symshape.graph.text import text
 from symshape.options import Options
-from symshape.runtime.padding.report import PaddingReport, padding_of
-from symshape.runtime.runners.randomness import draws_any
 from symshape.tracing.capture import capture
 from symshape.user_code import name_of
 
 if TYPE_CHECKING:
     import torch.fx
+
+    from symshape.cost.cost import Cost
+    from symshape.cost.peak_memory import PeakMemory
+    from symshape.runtime.padding.report import PaddingReport
 
 
 def trace(
@@ -204,6 +203,8 @@ class Traced:
         >>> print(symshape.trace(lambda x: x.view(-1, 4) * 2, torch.ones(8)).report().splitlines()[0])
         <lambda>: 2 ops, 1 symbols, 1 guards
         """
+        from symshape.frontends.reporting import traced_report
+
         return traced_report(self.program)
 
     def padding(self) -> PaddingReport:
@@ -213,6 +214,9 @@ class Traced:
         >>> print(symshape.trace(lambda x: x.mean(), torch.ones(5)).padding().symbols["s0"].padded)
         True
         """
+        from symshape.runtime.padding.report import padding_of
+        from symshape.runtime.runners.randomness import draws_any
+
         return padding_of(self.program, any_randomness=draws_any(self.program, Options()))
 
     def to_fx(self) -> torch.fx.GraphModule:
@@ -237,6 +241,8 @@ class Traced:
         >>> print(cost.flops, "|", cost.bytes, "|", cost.at(n=1000).flops)
         40*n | 36*n + 80 | 40000
         """
+        from symshape.cost.cost import Cost
+
         return Cost.of(self.program)
 
     def peak_memory(self, *, schedule: str = "graph", alignment: int | None = None) -> PeakMemory:
@@ -250,6 +256,8 @@ class Traced:
         Raises:
             InputError: the alignment is not a positive integer, or there is no such schedule.
         """
+        from symshape.cost.peak_memory import PeakMemory
+
         return PeakMemory.of(self.program, alignment, schedule)
 
     def __repr__(self) -> str:

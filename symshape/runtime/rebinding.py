@@ -23,7 +23,6 @@ from symshape.graph.program import Program
 from symshape.runtime.cache import Branch, EntryCache
 from symshape.runtime.entry import Entry
 from symshape.runtime.runners.eager import EagerRunner
-from symshape.runtime.runners.inductor.runner import InductorRunner
 from symshape.runtime.runners.protocol import Runner
 from symshape.runtime.runners.settling import SettlingRunner
 from symshape.runtime.variables import Layout
@@ -135,6 +134,8 @@ def _runner(entry: Entry, program: Program, make: Callable[[Program], Entry]) ->
 
 
 def _on_the_same_code(old: Runner, program: Program) -> Runner | None:
+    from symshape.runtime.runners.inductor.runner import InductorRunner
+
     return old.rebound(program, EagerRunner(program)) if isinstance(old, InductorRunner) else None
 
 

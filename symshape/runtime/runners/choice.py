@@ -1,6 +1,7 @@
 """The choice of the runner that serves a program, from a table of runners.
 
 A runner that cannot serve a program raises ``Unfit`` when it is made; ``eager`` serves then, and an event says why.
+The module of each runner but ``eager`` is imported when the runner is first made.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import attrs
 import torch
@@ -18,17 +19,14 @@ from symshape.errors import RunnerError
 from symshape.graph.program import Program
 from symshape.native.building import build_missing
 from symshape.options import Options
-from symshape.runtime.pieces.faults import Left
-from symshape.runtime.pieces.piece_programs import with_single_dropout
 from symshape.runtime.runners.eager import EagerRunner
-from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.graph_store import GraphStore
-from symshape.runtime.runners.inductor.runner import InductorRunner
 from symshape.runtime.runners.notes import Note, silent
-from symshape.runtime.runners.padded.runner import PaddedRunner
-from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
 from symshape.runtime.runners.randomness import draws_any
+
+if TYPE_CHECKING:
+    from symshape.runtime.pieces.faults import Left
 
 RunnerName = Literal["auto", "eager", "inductor", "padded", "cudagraph"]
 """The names of the rows of ``RUNNERS``, and ``auto``."""
@@ -76,6 +74,9 @@ def _on_cuda(program: Program) -> bool:
 
 def _padded(order: Order) -> Runner:
     """Return the padded runner; under ``auto`` it serves only where it is faster, and exact graphs serve the rest."""
+    from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
+    from symshape.runtime.runners.padded.runner import PaddedRunner
+
     order = _drawing(order)
     cut = _cutter("padded", order)
     if not order.patient:
@@ -99,6 +100,8 @@ def _drawing(order: Order) -> Order:
     """
     if not draws_any(order.program, order.options):
         return order
+    from symshape.runtime.pieces.piece_programs import with_single_dropout
+
     return attrs.evolve(order, program=with_single_dropout(order.program))
 
 
@@ -108,7 +111,15 @@ def _trains(program: Program) -> bool:
     return any(id(each.value.storage) in changed and each.tensor.requires_grad for each in program.graph.lifted)
 
 
+def _inductor(order: Order) -> Runner:
+    from symshape.runtime.runners.inductor.runner import InductorRunner
+
+    return InductorRunner(order.program, order.eager)
+
+
 def _exact(order: Order) -> Runner:
+    from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
+
     cut = _cutter("cudagraph", order)
     return CudaGraphRunner(order.program, order.eager, order.graphs, patient=order.patient, note=order.note, cut=cut)
 
@@ -119,6 +130,7 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
     Raises:
         Unfit: nothing is gained by pieces.
     """
+    from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 
     def make(piece: Program) -> Runner:
         number, options = piece.name.rpartition(", ")[2], attrs.evolve(order.options, outputs="copy")
@@ -168,7 +180,7 @@ def _first_fit(order: Order) -> tuple[str, Runner]:
 
 RUNNERS: Mapping[str, Row] = {
     "eager": Row(lambda order: order.eager),
-    "inductor": Row(lambda order: InductorRunner(order.program, order.eager)),
+    "inductor": Row(_inductor),
     "padded": Row(_padded, auto=_on_cuda),
     "cudagraph": Row(_exact, auto=_on_cuda),
 }

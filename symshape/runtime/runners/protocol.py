@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from symshape.runtime.pieces.faults import Left
+if TYPE_CHECKING:
+    from symshape.runtime.pieces.faults import Left
 
 
 class Unfit(Exception):
     """Raised for a program that a runner cannot serve, with the reason."""
 
 
-Cut = Callable[[Left], "Runner | None"]
+Cut = Callable[["Left"], "Runner | None"]
 """Makes a runner that records a program in pieces around the given ops; returns None if nothing is gained."""
 
 

@@ -17,7 +17,7 @@ import torch
 from meta_fns.torch_internals import OpOverload
 from symshape import events
 from symshape.errors import DataDependentError, Reason, SymShapeError, UnsupportedError
-from symshape.torch_internals import dispatch, pytree
+from symshape.torch_internals import dispatch, library, pytree
 from symshape.torch_internals.dispatch import DispatchKey
 from symshape.tracing.intercept.torch_functions.matmul_before_2_13 import in_python
 from symshape.tracing.symbolic.env import ShapeEnv
@@ -213,9 +213,7 @@ def _lacks_fake(op: OpOverload) -> bool:
 
 
 def _registered_fake(op: OpOverload) -> Callable[..., Any] | None:
-    from torch._library.simple_registry import singleton
-
-    kernel = singleton.find(op.name()).fake_impl.kernel
+    kernel = library.registry.find(op.name()).fake_impl.kernel
     if kernel is not None:
         return kernel.func  # type: ignore[no-any-return]
     definition = torch._library.custom_ops.OPDEFS.get(op.name())

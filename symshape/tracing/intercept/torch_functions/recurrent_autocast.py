@@ -16,6 +16,7 @@ import torch
 from meta_fns.torch_internals import OpOverload
 from symshape.torch_internals import dispatch, pytree
 from symshape.torch_internals.dispatch import modes_disabled as _disable_current_modes
+from symshape.torch_internals.library import register_fake
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
 __all__ = ["UNDER_AUTOCAST", "casting", "layers", "under_autocast"]
@@ -116,7 +117,7 @@ def _likes(
 for _name in ("lstm_under_autocast", "rnn_under_autocast"):
     for _key in ("Autograd", "CompositeExplicitAutograd"):  # autograd sees the ops inside
         _library.impl(_name, _run, _key)
-    torch.library.register_fake(f"symshape::{_name}", _likes)
+    register_fake(_library, _name, _likes)
 UNDER_AUTOCAST = torch.ops.symshape.lstm_under_autocast.default, torch.ops.symshape.rnn_under_autocast.default
 
 

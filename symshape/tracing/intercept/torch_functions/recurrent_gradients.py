@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from meta_fns.torch_internals import OpOverload
+from symshape.torch_internals.library import register_fake
 from symshape.tracing.intercept.torch_functions.recurrent_autocast import UNDER_AUTOCAST, casting
 from symshape.tracing.intercept.torch_functions.recurrent_autocast import layers as _layers
 
@@ -70,7 +71,6 @@ def _recurrent_gradients(
     return [tensor.new_zeros(tensor.shape) if each is None else each.contiguous() for each, tensor in pairs]
 
 
-@torch.library.register_fake("symshape::recurrent_gradients")  # type: ignore[untyped-decorator]
 def _like_what_needs_them(
     layer: str,
     outputs: Sequence[torch.Tensor],
@@ -80,6 +80,9 @@ def _like_what_needs_them(
     *flags: Any,
 ) -> list[torch.Tensor]:
     return [tensor.new_empty(tensor.shape) for tensor, needs in zip(tensors, needed, strict=True) if needs]
+
+
+register_fake(_library, "recurrent_gradients", _like_what_needs_them)
 
 
 @torch.library.impl(_library, "unpacked_gradient", "CompositeExplicitAutograd")
@@ -101,10 +104,12 @@ def _packed_gradient(
     return made.contiguous()
 
 
-@torch.library.register_fake("symshape::unpacked_gradient")  # type: ignore[untyped-decorator]
-@torch.library.register_fake("symshape::packed_gradient")  # type: ignore[untyped-decorator]
 def _like_the_third(upstream: torch.Tensor, other: torch.Tensor, like: torch.Tensor, batch_first: bool) -> torch.Tensor:
     return like.new_empty(like.shape)
+
+
+for _name in ("unpacked_gradient", "packed_gradient"):
+    register_fake(_library, _name, _like_the_third)
 
 
 def _of_layers(
