@@ -71,6 +71,7 @@ _LATER = {
     "frontends.baking": ("Baked", "bake"),
     "frontends.custom_rules": ("register_rule",),
     "frontends.exploration.explore": ("explore",),
+    "frontends.fits": ("Fits", "fits"),
     "frontends.training": ("TracedTraining", "trace_training"),
     "frontends.what_if": ("Which",),
     "planning.bucket_plan": ("BucketPlan",),
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from symshape.frontends.baking import Baked, bake
     from symshape.frontends.custom_rules import register_rule
     from symshape.frontends.exploration.explore import explore
+    from symshape.frontends.fits import Fits, fits
     from symshape.frontends.training import TracedTraining, trace_training
     from symshape.frontends.what_if import Which
     from symshape.planning.bucket_plan import BucketPlan
@@ -117,6 +119,7 @@ __all__ = [
     "Dim",
     "DimError",
     "FallbackWarning",
+    "Fits",
     "GuardViolation",
     "InputError",
     "InternalError",
@@ -145,6 +148,7 @@ __all__ = [
     "compile",
     "compiled_of",
     "explore",
+    "fits",
     "measure_device",
     "plan",
     "register_rule",

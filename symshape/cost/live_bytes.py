@@ -31,6 +31,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Attributes:
         live: bytes of the tensors that are there now, with those that were there before (``held``).
         peak: the most after any op.
+        changes: the number of each storage made, with its bytes, and of each that nobody holds any more, with 0; in
+            order.
     """
 
     def __init__(
@@ -40,6 +42,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._counted = counted
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in held}
         self._known = set(storages)
+        self.changes: list[tuple[int, int]] = []
+        self._made = 0
         self.live = self.peak = sum(map(counted, storages.values()))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -58,8 +62,11 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known.add(key)
         self.live += size
         self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._gone, key, size)
+        self.changes.append((self._made, size))
+        weakref.finalize(storage, self._gone, key, size, self._made)
+        self._made += 1
 
-    def _gone(self, key: int, size: int) -> None:
+    def _gone(self, key: int, size: int, number: int) -> None:
         self._known.discard(key)
         self.live -= size
+        self.changes.append((number, 0))

@@ -74,8 +74,15 @@ def rounded_up(multiple: int) -> Rounded:
 
 
 @attrs.define(eq=False)
-class _Storage:
-    """One allocation: its purpose, its size, and the nodes between which it lives."""
+class Storage:
+    """One allocation.
+
+    Attributes:
+        part: its purpose, as an index of ``PARTS``.
+        size: its bytes.
+        born: the index of the node that makes it; -1 for what is there from the start.
+        last: the index of the last node that it lives through; the number of nodes for what lives to the end.
+    """
 
     part: int
     size: Term
@@ -97,8 +104,7 @@ def moments(
     is there already (and not counted here) as soon as it is made, and let go.
     """
     nodes = graph.nodes
-    roots = {_root(value) for value in gradients}
-    storages = _storages(graph, nodes, rounded, schedule == "eager", roots, accumulated)
+    storages = storages_of(graph, rounded, schedule, gradients, accumulated=accumulated)
     changes: list[list[tuple[int, Term, int]]] = [[] for _ in range(len(nodes) + 2)]
     for storage in storages:
         changes[storage.born + 1].append((storage.part, storage.size, 1))
@@ -112,9 +118,22 @@ def moments(
     return tuple(found)
 
 
+def storages_of(
+    graph: Graph,
+    rounded: Rounded = exact,
+    schedule: str = "graph",
+    gradients: Iterable[Value] = (),
+    *,
+    accumulated: bool = False,
+) -> list[Storage]:
+    """Return every allocation of a run, in the order in which they are made; arguments as for :func:`moments`."""
+    roots = {_root(value) for value in gradients}
+    return _storages(graph, graph.nodes, rounded, schedule == "eager", roots, accumulated)
+
+
 def _storages(
     graph: Graph, nodes: Sequence[Node], rounded: Rounded, held: bool, gradients: set[int], accumulated: bool
-) -> list[_Storage]:
+) -> list[Storage]:
     """Return every allocation of a run; nodes are counted from 0, and the end is after the last.
 
     ``held``: whether what the program held lives on.
@@ -135,7 +154,7 @@ def _storages(
             if key not in found:
                 kept = key in returned and key not in passing
                 part = GRADIENTS if key in gradients else OUTPUTS if kept else ACTIVATIONS
-                found[key] = _Storage(part, rounded(storage_bytes(output)), index, end if kept else index)
+                found[key] = Storage(part, rounded(storage_bytes(output)), index, end if kept else index)
             last = index
             if held and output.held_until is not None and key not in passing:
                 last = min(bisect.bisect_right(made, output.held_until) - 1, end)
@@ -143,18 +162,18 @@ def _storages(
     return list(found.values())
 
 
-def _from_the_start(graph: Graph, rounded: Rounded, end: int, returned: set[int]) -> dict[int, _Storage]:
+def _from_the_start(graph: Graph, rounded: Rounded, end: int, returned: set[int]) -> dict[int, Storage]:
     """Return the parameters and arguments, and the copies of constants with which each run starts."""
-    found: dict[int, _Storage] = {}
+    found: dict[int, Storage] = {}
     written = {_root(value) for node in graph.nodes for value in written_values(node)}
     for lifted in graph.lifted:
         key = _root(lifted.value)
         size = rounded(arithmetic.const(lifted.tensor.untyped_storage().nbytes()))
-        found.setdefault(key, _Storage(PARAMETERS, size, -1, end))
+        found.setdefault(key, Storage(PARAMETERS, size, -1, end))
         if lifted.constant and (key in written or key in returned):
-            found[-key] = _Storage(OUTPUTS if key in returned else ACTIVATIONS, size, -1, end)
+            found[-key] = Storage(OUTPUTS if key in returned else ACTIVATIONS, size, -1, end)
     for each in graph.inputs:
-        found.setdefault(_root(each.value), _Storage(INPUTS, rounded(storage_bytes(each.value)), -1, end))
+        found.setdefault(_root(each.value), Storage(INPUTS, rounded(storage_bytes(each.value)), -1, end))
     return found
 
 

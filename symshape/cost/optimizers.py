@@ -33,11 +33,15 @@ class OptimizerMemory:
         name: the optimizer's class.
         state: what it keeps from one step to the next.
         transient: the most that a step needs besides parameters, gradients and state.
+        first: the requests of the first step: the number of each storage with its bytes, and with 0 when it is freed.
+        later: the requests of each later step.
     """
 
     name: str
     state: int
     transient: int
+    first: tuple[tuple[int, int], ...] = attrs.field(default=(), repr=False, eq=False)
+    later: tuple[tuple[int, int], ...] = attrs.field(default=(), repr=False, eq=False)
 
 
 def optimizer_of(optimizer: Optimizer | MakeOptimizer, parameters: Sequence[torch.Tensor]) -> Optimizer:
@@ -90,9 +94,11 @@ def optimizer_memory(optimizer: Optimizer, alignment: int = 1) -> OptimizerMemor
     try:
         with LiveBytes(held, counted) as first:
             stand_in.step()
+        begun = tuple(first.changes)
         state = _state_bytes(stand_in, counted)
         with LiveBytes([*held, *_tensors(stand_in)], counted) as second:
             stand_in.step()
+        again = tuple(second.changes)
     except (RuntimeError, TypeError, NotImplementedError) as error:
         raise InputError(
             f"a step of {name} cannot be run without data ({error}); leave optimizer=… out, and subtract the "
@@ -102,7 +108,15 @@ def optimizer_memory(optimizer: Optimizer, alignment: int = 1) -> OptimizerMemor
         counted(storage) for storage in {t.untyped_storage()._cdata: t.untyped_storage() for t in held}.values()
     )
     most = max(first.peak, second.peak) - before - state
-    return OptimizerMemory(name, state, 0 if fused else max(0, most))
+    if fused:
+        begun, again = _lasting(begun), _lasting(again)
+    return OptimizerMemory(name, state, 0 if fused else max(0, most), begun, again)
+
+
+def _lasting(changes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the requests without those that are freed again."""
+    freed = {number for number, size in changes if not size}
+    return tuple(each for each in changes if each[0] not in freed)
 
 
 def _without_data(optimizer: Optimizer) -> tuple[Optimizer, list[torch.Tensor]]:

@@ -10,7 +10,8 @@ from typing import Any
 import attrs
 
 from guards.terms import fold
-from symshape.cost.units import shown
+from symshape.cost.graph_memory import BucketGraph, GraphMemory, bucket_graph, check_budget, graph_memory
+from symshape.cost.units import amount, shown
 from symshape.errors import InputError
 from symshape.exploring.html import table_html
 from symshape.exploring.plain_text import table_text
@@ -35,10 +36,13 @@ class WarmUp:
         made: the number of an entry and the outcome for one tuple of sizes, in the order in which they were tried.
         bytes: memory that all buckets of the function hold afterwards.  Buckets share memory: this is less than the sum
             of what each uses.
+        foretold: the memory that the buckets' graphs were expected to take, computed before the first capture; None on
+            a CPU, unless a budget was given.
     """
 
     made: tuple[tuple[int, Warmed], ...]
     bytes: int
+    foretold: GraphMemory | None = None
 
     @property
     def graphs(self) -> int:
@@ -74,22 +78,22 @@ class WarmUp:
         return table_html(self.table())
 
 
-def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, progress: bool) -> WarmUp:
+Work = list[tuple[Entry, dict[str, int]]]
+
+
+def warm_up(
+    entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, progress: bool, budget: int | None = None
+) -> WarmUp:
     """Make and capture a bucket for each of the sizes, the largest first: the others then fit into its memory.
 
     Raises:
-        InputError: there is nothing to warm up, or sizes that do not belong to the program.
+        InputError: there is nothing to warm up, sizes do not belong to the program, or the budget is too small.
     """
-    warmable = [each for each in entries if any(padded_parts(each.runner, each.program)) and each.program.positions]
-    if not warmable:
-        what = sorted({each.runner_name for each in entries}) or ["no program yet: call it once, with any sizes"]
-        raise InputError(
-            'warm_up makes buckets of runner="padded" for programs with symbols (dynamic=True has them from the '
-            f"first call on); here there is {', '.join(what)}"
-        )
-    wanted = _wanted(sizes, most_general(warmable))
-    wanted.sort(key=lambda caps: prod(caps.values()), reverse=True)
-    work = [(entry, caps) for caps in wanted for entry in warmable if _belongs(entry, caps)]
+    warmable, wanted, work = planned_work(entries, sizes)
+    foretold = None
+    if budget is not None or _on_cuda(warmable):
+        buckets = foretold_buckets(work)
+        foretold = graph_memory(buckets) if budget is None else check_budget(buckets, budget)
     served = [caps for _, caps in work]
     made: list[tuple[int, Warmed]] = []
     for entry in warmable:
@@ -107,7 +111,43 @@ def warm_up(entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any], *, prog
     stores = {
         id(runner.store): runner.store for each in warmable for _, runner in padded_parts(each.runner, each.program)
     }
-    return WarmUp(tuple(made), sum(each.bytes() for each in stores.values()))
+    return WarmUp(tuple(made), sum(each.bytes() for each in stores.values()), foretold)
+
+
+def planned_work(
+    entries: Sequence[Entry], sizes: BucketPlan | Iterable[Any]
+) -> tuple[list[Entry], list[dict[str, int]], Work]:
+    """Return the entries with buckets, the sizes by symbol, and the buckets to make, the largest first.
+
+    Raises:
+        InputError: there is nothing to warm up, or sizes do not belong to the program.
+    """
+    warmable = [each for each in entries if any(padded_parts(each.runner, each.program)) and each.program.positions]
+    if not warmable:
+        what = sorted({each.runner_name for each in entries}) or ["no program yet: call it once, with any sizes"]
+        raise InputError(
+            'warm_up makes buckets of runner="padded" for programs with symbols (dynamic=True has them from the '
+            f"first call on); here there is {', '.join(what)}"
+        )
+    wanted = _wanted(sizes, most_general(warmable))
+    wanted.sort(key=lambda caps: prod(caps.values()), reverse=True)
+    return warmable, wanted, [(entry, caps) for caps in wanted for entry in warmable if _belongs(entry, caps)]
+
+
+def _on_cuda(entries: Sequence[Entry]) -> bool:
+    parts = (runner for each in entries for _, runner in padded_parts(each.runner, each.program))
+    return any(runner.device.type == "cuda" for runner in parts)
+
+
+def foretold_buckets(work: Work) -> list[BucketGraph]:
+    """Return the buckets that a warm-up would make, in the order in which it would make them."""
+    found: list[BucketGraph] = []
+    for entry, caps in work:
+        for program, runner in _known_parts(entry, caps):
+            made = runner.plan_for({name: caps[name] for name in program.positions})
+            if made is not None:
+                found.append(bucket_graph(program, made, lent=runner.lends))
+    return found
 
 
 def settle(entries: Sequence[Entry], seconds: float | None) -> bool:

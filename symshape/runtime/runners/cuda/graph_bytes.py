@@ -13,7 +13,7 @@ from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.runners.graph_store import Weight
 from symshape.runtime.runners.padded.buffers import aligned_bytes
 
-__all__ = ["weight_of"]
+__all__ = ["memory_owners", "weight_of"]
 
 
 def weight_of(graph: Graph, values: Mapping[str, int], buffers: int | None = None) -> Weight:
@@ -47,9 +47,7 @@ class _Lifetimes:
         self._are_buffers = buffers is not None
         self._numbers = Numbers()
         self._sizes: dict[tuple[tuple[int, ...], int], int] = {}
-        roots: dict[Value, Value] = {}
-        for node in graph.nodes:
-            _note_roots(node, roots)
+        roots = memory_owners(graph)
         inputs = {each.value for each in graph.inputs}
         kept = {roots.get(value, value) for value in values_in(graph.outputs)}
         lifted = {each.value for each in graph.lifted}
@@ -108,6 +106,14 @@ class _Lifetimes:
 
 
 _lifetimes: weakref.WeakKeyDictionary[Graph, dict[int | None, _Lifetimes]] = weakref.WeakKeyDictionary()
+
+
+def memory_owners(graph: Graph) -> dict[Value, Value]:
+    """Return for each result that shares memory with an earlier value the value that owns the memory."""
+    roots: dict[Value, Value] = {}
+    for node in graph.nodes:
+        _note_roots(node, roots)
+    return roots
 
 
 def _note_roots(node: Node, roots: dict[Value, Value]) -> None:

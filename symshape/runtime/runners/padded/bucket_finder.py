@@ -129,6 +129,17 @@ class BucketFinder:
         """Return the bucket made for these sizes on the current stream, made now if there is room; else None."""
         return self._own(sizes, self.stream())
 
+    @property
+    def lends(self) -> bool:
+        """Return whether results are lent instead of copied."""
+        return self._lend is not None
+
+    def plan_for(self, sizes: Mapping[str, int]) -> Plan | None:
+        """Return the plan of the bucket for these sizes, which is not made; None if no symbol is padded."""
+        planned = [sizes, *self._planned]
+        made = plan(self._program, sizes, self.refusals, planned, blueprints=self._blueprints)
+        return None if made.padded is None else made
+
     def pads(self) -> bool:
         """Return whether any symbol is padded, as far as known."""
         return bool(candidates(self._program) - self.refusals.keys())

@@ -20,7 +20,7 @@ from symshape.graph.interpreter import interpreter
 from symshape.graph.steps import Node, Step, Value, values_in
 from symshape.runtime.padding.padded_graph import PaddedGraph
 from symshape.runtime.runners.padded.cache_append import append
-from symshape.runtime.runners.padded.growing_buffers import extended
+from symshape.runtime.runners.padded.growing_buffers import Extended, extended
 
 _aten = torch.ops.aten
 Run = Callable[[Sequence[Any]], list[Any]]
@@ -70,8 +70,13 @@ def running(padded: PaddedGraph, device: torch.device, own: Sequence[int]) -> tu
             return padded.run, {}
         run = compile_graph(padded.graph, {})
         return lambda arguments: run(arguments, ()), {}
-    found = extended(fuse_padded(padded), padded, own)
+    found = captured_graph(padded, own)
     return interpreter(found.graph), found.more
+
+
+def captured_graph(padded: PaddedGraph, own: Sequence[int]) -> Extended:
+    """Return the graph of a padded program that is captured on a device, and the lengths that its buffers need."""
+    return extended(fuse_padded(padded), padded, own)
 
 
 def _is_plain_addmm(node: Node) -> bool:

@@ -238,6 +238,21 @@ class PaddedRunner:
             if self._chosen is not None:
                 self._chosen.clear()
 
+    def plan_for(self, sizes: Mapping[str, int]) -> Plan | None:
+        """Return the plan of the bucket that :meth:`warm_up` would make for these sizes; None if it makes none."""
+        with self._lock:
+            return None if self._released else self._finder.plan_for(sizes)
+
+    @property
+    def lends(self) -> bool:
+        """Return whether results are lent instead of copied."""
+        return self._finder.lends
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device that the program computes on."""
+        return self._device
+
     def warm_up(self, sizes: Mapping[str, int]) -> Warmed:
         """Make and capture the bucket for calls of these sizes, if there is room for it."""
         with self._lock:
