@@ -28,6 +28,7 @@ SMALL_SEGMENT = 2 * 2**20  # bytes (kSmallBuffer)
 LARGE_REQUEST = 10 * 2**20  # bytes: requests from here on have a segment of their own (kMinLargeAlloc)
 LARGE_SEGMENT = 20 * 2**20  # bytes (large_segment_size)
 ROUND_LARGE = 2 * 2**20  # bytes: the multiple of which a segment for one large request is (kRoundLarge)
+_APART = 2**60  # bytes between growing segments: more than one can have
 
 
 class OutOfMemory(Exception):
@@ -98,7 +99,8 @@ class Allocator:
         self._free: dict[tuple[Hashable, Hashable, bool], list[tuple[int, int]]] = {}
         self._blocks: dict[int, Block] = {}  # free ones, by address
         self._last: dict[tuple[Hashable, Hashable, bool], Block] = {}  # the end of each growing segment
-        self._next = 0
+        self._next = 0  # the address of the next segment
+        self._bases: dict[tuple[Hashable, Hashable, bool], int] = {}  # the addresses of growing segments
         self._pools: dict[Hashable, int] = {}
         self.reserved = self.allocated = self.most_reserved = self.most_allocated = 0
 
@@ -180,21 +182,28 @@ class Allocator:
 
     def _grown(self, place: tuple[Hashable, Hashable, bool], wanted: int) -> Block:
         """Return the free end of a growing segment, made large enough."""
-        page = SMALL_SEGMENT if place[2] else LARGE_SEGMENT
-        last = self._last.get(place)
-        there = last.size if last is not None and last.free else 0
-        added = self._segment(place, -(-(wanted - there) // page) * page)
+        size = self._missing(place, wanted)
+        if self._limit is not None and self.reserved + size > self._limit:
+            self.release_cached()  # perhaps the end of this segment, too
+            size = self._missing(place, wanted)
+        added, last = self._segment(place, size), self._last.get(place)
         if last is None:
-            self._last[place] = added
-            return added
-        if last.free:
+            added.address = self._bases.setdefault(place, len(self._bases) * _APART)
+        elif last.free:
             self._take(last)
             last.size += added.size
             return last
-        last.behind, added.before, added.address = added, last, last.address + last.size
-        self._next = max(self._next, added.address + added.size)
+        else:
+            last.behind, added.before, added.address = added, last, last.address + last.size
         self._last[place] = added
         return added
+
+    def _missing(self, place: tuple[Hashable, Hashable, bool], wanted: int) -> int:
+        """Return the bytes by which a growing segment must grow for a request."""
+        page = SMALL_SEGMENT if place[2] else LARGE_SEGMENT
+        last = self._last.get(place)
+        there = last.size if last is not None and last.free else 0
+        return -(-(wanted - there) // page) * page
 
     def _unmap(self, block: Block) -> None:
         """Give the whole pages inside a free block of a growing segment back; the end of the segment shrinks."""

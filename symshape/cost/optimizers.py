@@ -6,7 +6,7 @@ A copy of the optimizer over ``meta`` tensors takes a step, so nothing is comput
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +17,14 @@ from symshape.cost.live_bytes import LiveBytes
 from symshape.errors import InputError
 
 MakeOptimizer = Callable[[list[torch.Tensor]], Optimizer]
+
+OPTIMIZERS: Mapping[str, MakeOptimizer] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+}
+"""The optimizers that users may name; ``momentum`` is SGD with momentum."""
 
 _FOREACH_DEVICES = ("cuda", "xpu", "mtia", "privateuseone")
 """Device types on which torch's optimizers use foreach kernels by default (torch 2.11 to 2.13)."""

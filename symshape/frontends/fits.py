@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -13,8 +14,9 @@ from guards.terms import arithmetic, fold
 from guards.terms.term import Term
 from symshape.cost.graph_memory import DeviceMemory
 from symshape.cost.liveness import PARTS
-from symshape.cost.optimizers import MakeOptimizer, OptimizerMemory, optimizer_memory
+from symshape.cost.optimizers import OPTIMIZERS, MakeOptimizer, OptimizerMemory, optimizer_memory
 from symshape.cost.peak_memory import PeakMemory
+from symshape.cost.solving import largest
 from symshape.cost.step_memory import ReservedAt, StepMemory
 from symshape.cost.units import amount, shown
 from symshape.dims import Dim
@@ -26,20 +28,15 @@ from symshape.frontends.trace import Traced, trace
 from symshape.frontends.training import Loss, TracedTraining, trace_training
 from symshape.options import Options
 
-__all__ = ["OPTIMIZERS", "Fits", "fits", "fits_of"]
-
-OPTIMIZERS: Mapping[str, MakeOptimizer] = {
-    "adamw": torch.optim.AdamW,
-    "adam": torch.optim.Adam,
-    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
-}
-"""The optimizers that ``train=`` names."""
+__all__ = ["Fits", "budget_of", "fits", "fits_of"]
 
 _ALIGNMENT = 512  # bytes: the allocator's
 _MOST = 2**40  # the largest size that is tried
 _PAIRS = 12  # pairs of sizes of the frontier
-_TRIES = 64  # sizes below one that the guards refuse, tried one by one
+_TRIES = 64  # sizes next to one that the guards refuse, tried one by one
+_ALWAYS = ("parameters", "gradients", "optimizer")
+"""The parts that are shown however small they are."""
+_SHOWN = 1000  # a term of less than this fraction of the peak is left out of the formula in words
 
 
 class Fits:
@@ -58,7 +55,7 @@ class Fits:
         train: the name of the optimizer; empty for inference.
         dtypes: the dtypes of the parameters.
         peak: the live bytes at the peak, as formulas.
-        example: the sizes of the example.
+        example: the sizes of the example, or those that were given for it (``at``).
     """
 
     def __init__(
@@ -69,6 +66,7 @@ class Fits:
         train: str = "",
         optimizer: OptimizerMemory | None = None,
         symbols: Sequence[str] = (),
+        at: Mapping[str, int] | None = None,
         schedule: str = "eager",
         device: DeviceMemory | None = None,
     ) -> None:
@@ -82,7 +80,10 @@ class Fits:
         self._model = StepMemory(traced.program, schedule, optimizer, trains=trains, device=device)
         self.symbols = tuple(symbols) or self.peak.domain.symbols
         hints = {each.name: each.hint for each in traced.program.symbols.values() if each.hint is not None}
-        self.example = {name: hints.get(name, 1) for name in self.peak.domain.symbols}
+        for name in at or {}:
+            self.peak.domain.require(name)
+        self.peak.domain.check_sizes(at or {})
+        self.example = {name: hints.get(name, 1) for name in self.peak.domain.symbols} | dict(at or {})
         lifted = [each.tensor for each in traced.program.graph.lifted if not each.constant]
         self.dtypes = tuple(dict.fromkeys(_short(each.dtype) for each in lifted if each.is_floating_point()))
         self._largest: dict[tuple[str, tuple[tuple[str, int], ...]], int] = {}
@@ -131,7 +132,8 @@ class Fits:
         needed = frozenset(domain.symbols) - {symbol}
         domain.check_names(others, needed)
         domain.check_sizes(others)
-        low, high = domain.guards.ranges.get(symbol, (0, None))
+        low, _ = domain.guards.ranges.get(symbol, (0, None))
+        high = self._greatest(symbol, others)
         least = self._allowed(symbol, others, range(max(low or 0, 1), max(low or 0, 1) + _TRIES))
         if least is None or not self._fits(symbol, least, others):
             where = ", ".join(f"{name}={value}" for name, value in others.items())
@@ -162,6 +164,13 @@ class Fits:
             else:
                 bad = value
         return good
+
+    def _greatest(self, symbol: str, others: Mapping[str, int]) -> int | None:
+        """Return the greatest size that the guards allow; None if they bound it nowhere."""
+        try:
+            return largest(self.peak.domain, [arithmetic.ZERO], symbol, 0, others)
+        except InputError:
+            return None
 
     def _near(self, symbol: str, others: Mapping[str, int], above: int, value: int) -> int | None:
         """Return the largest size up to ``value``, and larger than ``above``, that the guards allow."""
@@ -208,27 +217,29 @@ class Fits:
                     break
                 continue
             found.append({first: size, second: other, **rest})
-        return tuple(
-            each for each, after in zip(found, [*found[1:], {}], strict=True) if each[first] != after.get(first)
-        )
+        following = [each[first] for each in found[1:]]
+        return tuple([each for each, after in zip_longest(found, following) if each[first] != after])
 
     # -- shown
     @property
     def formula(self) -> str:
-        """The parts of the peak, each as a formula of the sizes in bytes with units, at the largest sizes."""
-        moment = self._moment
+        """The parts of the peak at the largest sizes, as formulas in words.
+
+        Terms of inputs, activations and outputs that are less than a thousandth of the peak are left out.
+        """
+        point = self.sizes or self.example
+        moment = self._moment(point)
+        least = sum(fold.evaluate(term, point) for term in moment) // _SHOWN
         found = []
         for part, term in zip(PARTS, moment, strict=True):
-            text = _amounts(term)
+            text = _amounts(term, point, 0 if part in _ALWAYS else least)
             if text:
                 name = f"{'/'.join(self.dtypes)} {part}" if part == "parameters" and self.dtypes else part
                 found.append(f"{name} {text}")
         return " + ".join(found) or "0 B"
 
-    @property
-    def _moment(self) -> tuple[Term, ...]:
-        """Return the parts at the moment that is the peak at the largest sizes."""
-        point = self.sizes or self.example
+    def _moment(self, point: Mapping[str, int]) -> tuple[Term, ...]:
+        """Return the parts at the moment that is the peak at these sizes."""
         totals = [fold.evaluate(each.total, point) for each in self.peak.moments]
         moment = self.peak.moments[totals.index(max(totals))]
         return tuple(self.peak.domain.simplified(each) for each in moment.parts)
@@ -258,7 +269,7 @@ class Fits:
         """Return a table: sizes that fit, with the live bytes and the reserved bytes there."""
         rows = []
         for each in self.pairs:
-            at = self.reserved(**each)
+            at = self._model.at(self.budget, **each)
             live = self.peak.at(**each).total
             rows.append((*(str(each[name]) for name in self.symbols), *(shown(n, "B") for n in (live, at.reserved))))
         columns = (*self.symbols, "live tensors", "reserved")
@@ -281,6 +292,7 @@ def fits(
     memory: int | str | None = None,
     train: str | MakeOptimizer | None = None,
     loss: Loss | None = None,
+    at: Mapping[str, int] | None = None,
     options: Options | None = None,
     **dims: Any,
 ) -> Fits:
@@ -295,6 +307,7 @@ def fits(
         train: ``adamw``, ``adam``, ``sgd``, ``momentum`` (SGD with momentum), or a function that makes an optimizer of
             a list of parameters: a step of training; None for inference.
         loss: computes the loss from the result; without it the result is the loss, or has it as ``.loss``.
+        at: sizes by name, at which the other sizes are solved for; without it those of the example.
         options: as for :func:`symshape.trace`.
         **dims: the sizes that vary, by the names that they get: the number of a dimension of every tensor argument that
             has the same size there, or a mapping from arguments to dimensions.
@@ -315,21 +328,23 @@ def fits(
     if train is None:
         with torch.no_grad():
             traced = trace(model, *args, dynamic=dynamic, options=options, **kwargs)
-        return fits_of(traced, budget, symbols=symbols)
+        return fits_of(traced, budget, symbols=symbols, at=at)
     maker = OPTIMIZERS.get(train) if isinstance(train, str) else train
     if maker is None:
         raise InputError(f"there is no optimizer {train!r}; choose from {', '.join(OPTIMIZERS)}, or pass a function")
     step = trace_training(model, *args, loss=loss, optimizer=maker, dynamic=dynamic, options=options, **kwargs)
-    return fits_of(step, budget, train=train if isinstance(train, str) else "", symbols=symbols)
+    return fits_of(step, budget, train=train if isinstance(train, str) else "", symbols=symbols, at=at)
 
 
-def fits_of(traced: Traced, budget: int, *, train: str = "", symbols: Sequence[str] = ()) -> Fits:
+def fits_of(
+    traced: Traced, budget: int, *, train: str = "", symbols: Sequence[str] = (), at: Mapping[str, int] | None = None
+) -> Fits:
     """Return the answer for a traced program, or a traced step of training."""
     optimizer = None
     if isinstance(traced, TracedTraining) and traced.optimizer is not None:
         optimizer = optimizer_memory(traced.optimizer, 1)
         train = train or optimizer.name.lower()
-    return Fits(traced, budget, train=train, optimizer=optimizer, symbols=symbols)
+    return Fits(traced, budget, train=train, optimizer=optimizer, symbols=symbols, at=at)
 
 
 def budget_of(memory: int | str | None) -> int:
@@ -418,11 +433,19 @@ def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.").replace("bfloat", "bf").replace("float", "f")
 
 
-def _amounts(term: Term) -> str:
-    """Return a formula of bytes with units: ``2 kB·batch + 512 B·batch·length``; empty for 0."""
+def _amounts(term: Term, point: Mapping[str, int], least: int) -> str:
+    """Return a formula of bytes with units: ``2 kB·batch + 512 B·batch·length``; empty if all of it is left out.
+
+    Args:
+        term: the formula.
+        point: the sizes at which terms are compared.
+        least: the bytes from which on a term is shown.
+    """
     constant, items = arithmetic.split(term)
-    found = [f"{shown(coefficient, 'B')}·{_factors(monomial)}" for monomial, coefficient in items]
-    if constant:
+    terms = [(coefficient, monomial) for monomial, coefficient in items]
+    kept = [(n, each) for n, each in terms if abs(n * fold.evaluate(each, point)) > least]
+    found = [f"{shown(n, 'B')}·{_factors(each)}" for n, each in kept]
+    if abs(constant) > least:
         found.append(shown(constant, "B"))
     return " + ".join(found).replace("+ -", "− ")
 

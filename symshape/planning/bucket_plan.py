@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import le
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from symshape.cost.graph_memory import GraphMemory
 from symshape.cost.units import shown
 from symshape.errors import InputError
 from symshape.exploring.html import table_html
@@ -23,6 +24,10 @@ from symshape.planning.prices import Prices, Sizes, named
 from symshape.planning.traffic import Traffic
 
 FORMAT = "symshape bucket plan 1"
+
+
+Foretell = Callable[[Sequence[Mapping[str, int]]], GraphMemory]
+"""Returns the memory of graphs for sizes by name."""
 
 
 @attrs.frozen
@@ -64,6 +69,8 @@ class BucketPlan:
         objective: what was minimised.
         seconds_a_graph: how long one capture is taken to last.
         least: what no plan with as many graphs comes under, from the same candidates; None where that is not known.
+        foretell: computes the memory that graphs of these sizes take on a device; None where no program is known (or
+            the plan was read from a file).
     """
 
     def __init__(
@@ -76,6 +83,7 @@ class BucketPlan:
         objective: str = "cost",
         seconds_a_graph: float = 0.0,
         least: float | None = None,
+        foretell: Foretell | None = None,
     ) -> None:
         self.caps = tuple(sorted(caps))
         self.prices = prices
@@ -85,6 +93,7 @@ class BucketPlan:
         self.objective = objective
         self.seconds_a_graph = seconds_a_graph
         self.least = least
+        self.foretell = foretell
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -126,6 +135,15 @@ class BucketPlan:
         """The peak memory of the largest cap in bytes, if it is known; graphs share a pool."""
         found = [memory for cap in self.caps if (memory := self.prices.memory(cap)) is not None]
         return max(found, default=None)
+
+    @cached_property
+    def graph_memory(self) -> GraphMemory | None:
+        """The memory that all graphs of the plan take on a CUDA device, if the program is known; nothing is captured.
+
+        Raises:
+            InputError: the program cannot be padded to the plan's sizes.
+        """
+        return None if self.foretell is None else self.foretell(self.sizes)
 
     @cached_property
     def _by_price(self) -> list[tuple[float, Sizes]]:

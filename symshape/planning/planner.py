@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+import attrs
 
 from guards.terms.term import Term
 from symshape.cost.cost import Cost
 from symshape.cost.domain import Domain
+from symshape.cost.graph_memory import GraphMemory, planned_buckets
+from symshape.cost.graph_memory import graph_memory as graph_memory_of
 from symshape.cost.peak_memory import PeakMemory
+from symshape.cost.units import amount, shown
 from symshape.errors import InputError
 from symshape.graph.program import Program
-from symshape.planning.bucket_plan import BucketPlan, check_symbols, outcome
+from symshape.planning.bucket_plan import BucketPlan, Foretell, check_symbols, outcome
 from symshape.planning.candidates import Limits
 from symshape.planning.choosing import best_caps, best_of_so_many, least_of_so_many
 from symshape.planning.handmade import compared_with
@@ -34,6 +40,7 @@ def plan(
     price: str = "flops",
     times: Mapping[Any, float] | None = None,
     seconds_a_graph: float = 0.15,
+    graph_memory: int | str | None = None,
 ) -> BucketPlan:
     """Return the sizes to compile and capture so that padding this traffic to them costs least.
 
@@ -50,6 +57,8 @@ def plan(
         times: measured seconds by size (a tuple of sizes for several symbols) instead of formulas; the caps come from
             these sizes.
         seconds_a_graph: how long a capture is taken to last.
+        graph_memory: the most bytes that all graphs together may take on the device (a number, or ``"2 GB"``), as
+            :attr:`BucketPlan.graph_memory` foretells it: the largest sizes have no graph if they do not fit.
 
     Along one varying size the plan is the cheapest there is. Along two it is the cheapest in bands on a grid of sizes
     from the traffic (:mod:`symshape.planning.dynamic_programming`), improved by local search on the grid
@@ -69,10 +78,33 @@ def plan(
         traffic = _seen_by(fn)
     if objective not in OBJECTIVES:
         raise InputError(f"there is no objective {objective!r}; choose from {', '.join(OBJECTIVES)}")
-    prices, seen = _prices_and_traffic(fn, traffic, price, times, memory is not None)
+    counted = memory is not None or graph_memory is not None
+    prices, seen = _prices_and_traffic(fn, traffic, price, times, counted)
     limits = Limits.of(max_graphs, memory, capture_seconds, seconds_a_graph)
-    if limits.memory is not None and prices.memory(next(iter(seen.counts))) is None:
-        raise InputError("memory=… needs a traced program, whose peak memory is known")
+    if counted and prices.memory(next(iter(seen.counts))) is None:
+        name = "memory" if memory is not None else "graph_memory"
+        raise InputError(f"{name}=… needs a traced program, whose peak memory is known")
+    program = _program(fn, traffic)
+    foretell = None if program is None else partial(_foretold, program)
+    best = partial(_best, prices, seen, objective, seconds_a_graph, foretell)
+    if graph_memory is None:
+        return best(limits)
+    return _within(amount(graph_memory, "bytes", "graph_memory"), best, limits, prices, seen)
+
+
+def _foretold(program: Program, sizes: Sequence[Mapping[str, int]]) -> GraphMemory:
+    return graph_memory_of(list(planned_buckets(program, sizes)))
+
+
+def _best(
+    prices: Prices,
+    seen: Traffic,
+    objective: str,
+    seconds_a_graph: float,
+    foretell: Foretell | None,
+    limits: Limits,
+) -> BucketPlan:
+    """Return the best plan within the limits."""
     best = best_caps(prices, seen, limits, objective)
     curve = best[0]
     count = _how_many(curve, limits, outcome(best[1][-1], prices, seen).exact)
@@ -80,7 +112,46 @@ def plan(
     others = compared_with(prices, seen, len(caps))
     compared = {name: outcome(other, prices, seen) for name, other in others.items()}
     least = least_of_so_many(best, count, prices, seen, limits) if objective == "cost" else None
-    return BucketPlan(caps, prices, outcome(caps, prices, seen), curve, compared, objective, seconds_a_graph, least)
+    expected = outcome(caps, prices, seen)
+    return BucketPlan(caps, prices, expected, curve, compared, objective, seconds_a_graph, least, foretell)
+
+
+def _within(
+    budget: int, best: Callable[[Limits], BucketPlan], limits: Limits, prices: Prices, seen: Traffic
+) -> BucketPlan:
+    """Return the best plan whose graphs take at most ``budget`` bytes together, without those of the largest sizes.
+
+    Raises:
+        InputError: not even the graph of the smallest size fits.
+    """
+    found = best(limits)
+    if _taken(found) <= budget:
+        return found
+    peaks = sorted({prices.memory(sizes) or 0 for sizes in seen.along(prices.symbols)})
+    if limits.memory is not None:
+        peaks = [each for each in peaks if each <= limits.memory]
+    low, high, fitting = 0, len(peaks) - 1, None  # the greatest peak that a graph may have
+    while low <= high:
+        middle = (low + high) // 2
+        try:
+            made = best(attrs.evolve(limits, memory=peaks[middle]))
+        except InputError:  # no size that came has such a graph
+            low = middle + 1
+            continue
+        if _taken(made) <= budget:
+            low, fitting = middle + 1, made
+        else:
+            high = middle - 1
+    if fitting is None:
+        raise InputError(
+            f"no graph fits in graph_memory={shown(budget, 'B')}; all of the best plan: {found.graph_memory}"
+        )
+    return fitting
+
+
+def _taken(found: BucketPlan) -> int:
+    assert found.graph_memory is not None
+    return found.graph_memory.total
 
 
 def _prices_and_traffic(

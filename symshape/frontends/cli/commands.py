@@ -25,6 +25,7 @@ from symshape.frontends.cli.cost_commands import cost, plan
 from symshape.frontends.cli.doctor import findings, findings_table
 from symshape.frontends.cli.environment import versions_table
 from symshape.frontends.cli.error_pages import error
+from symshape.frontends.cli.fits_command import fits_command
 from symshape.frontends.cli.ranges import read_ranges
 from symshape.frontends.cli.store_commands import cache, show
 from symshape.frontends.cli.trace_commands import explain, report, trace
@@ -56,6 +57,7 @@ app.command()(explain)
 app.command()(error)
 app.command()(report)
 app.command()(audit)
+app.command("fits")(fits_command)
 
 
 def _version(asked: bool) -> None:

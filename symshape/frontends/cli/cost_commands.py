@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from symshape.cost.cost import GROUPS, Cost
+from symshape.cost.optimizers import OPTIMIZERS
 from symshape.cost.peak_memory import PeakMemory
 from symshape.cost.units import shown
 from symshape.errors import InputError, SymShapeError
 from symshape.exploring.tables import Table
 from symshape.exploring.terminal import terminal_table
 from symshape.exploring.traffic import ATTRIBUTION
-from symshape.frontends.cli.example_programs import OPTIMIZERS, traced_program
+from symshape.frontends.cli.example_programs import traced_program
 from symshape.frontends.cli.ranges import read_ranges
 from symshape.frontends.cli.traffic import bundled_traffic, read_traffic
 from symshape.planning.planner import plan as make_plan

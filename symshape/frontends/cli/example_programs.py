@@ -11,18 +11,12 @@ from typing import Any
 import torch
 
 from symshape.calls.policies import Dynamic
-from symshape.cost.optimizers import MakeOptimizer
+from symshape.cost.optimizers import OPTIMIZERS
 from symshape.dims import Dim
 from symshape.errors import InputError
 from symshape.frontends.cli.models import MODELS, POSITIONS, VOCABULARY, make_model
 from symshape.frontends.trace import Traced, trace
 from symshape.frontends.training import trace_training
-
-OPTIMIZERS: Mapping[str, MakeOptimizer] = {
-    "adamw": torch.optim.AdamW,
-    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
-}
-"""The optimizers that train a program, by name."""
 
 
 def traced_program(name: str, wanted: Dynamic = None, train: str = "") -> Traced:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import prod
 
 from meta_fns.core.registry import aliasing
@@ -108,11 +108,17 @@ class _Lifetimes:
 _lifetimes: weakref.WeakKeyDictionary[Graph, dict[int | None, _Lifetimes]] = weakref.WeakKeyDictionary()
 
 
-def memory_owners(graph: Graph) -> dict[Value, Value]:
-    """Return for each result that shares memory with an earlier value the value that owns the memory."""
+def memory_owners(graph: Graph, copied: Collection[Value] = ()) -> dict[Value, Value]:
+    """Return for each result that shares memory with an earlier value the value that owns the memory.
+
+    Args:
+        graph: the graph.
+        copied: results that are known to have memory of their own, though their op's schema says that they may not.
+    """
     roots: dict[Value, Value] = {}
     for node in graph.nodes:
-        _note_roots(node, roots)
+        if not copied or not node.outputs or node.outputs[0] not in copied:
+            _note_roots(node, roots)
     return roots
 
 

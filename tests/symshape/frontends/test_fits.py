@@ -1,0 +1,155 @@
+"""``symshape.fits``: the formula, the largest sizes, and the sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import symshape
+from symshape.errors import GuardViolation, InputError
+
+
+class Labelled(nn.Module):
+    """A model of texts whose result has a loss, as those of transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(50, 64), nn.Linear(64, 50)
+
+    def forward(self, ids: torch.Tensor, labels: torch.Tensor) -> Any:
+        return nn.functional.cross_entropy(self.head(self.embed(ids)).flatten(0, 1), labels.flatten())
+
+
+def _mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1))
+
+
+def _texts() -> dict[str, torch.Tensor]:
+    return {"ids": torch.zeros(2, 5, dtype=torch.long), "labels": torch.zeros(2, 5, dtype=torch.long)}
+
+
+def test_the_largest_size_fits_and_the_next_does_not() -> None:
+    found = symshape.fits(_mlp(), torch.ones(4, 64), memory="1 GB", batch=0)
+    best = found.largest("batch")
+    assert found.sizes == {"batch": best}
+    model = found._model
+    assert model.fits(10**9, {"batch": best})
+    assert not model.fits(10**9, {"batch": best + 1})
+    assert best <= found.bound("batch"), "the tensors alone exceed the budget above the bound"
+    assert found.peak.at(batch=best).total < 10**9
+
+
+def test_two_sizes() -> None:
+    found = symshape.fits(Labelled(), _texts(), memory="4 GB", train="adamw", batch=0, length=1)
+    assert found.symbols == ("batch", "length")
+    assert found.example == {"batch": 2, "length": 5}
+    assert found.sizes["length"] == 5
+    firsts = [each["batch"] for each in found.pairs]
+    assert firsts == sorted(firsts, reverse=True)
+    assert [each["length"] for each in found.pairs][:3] == [5, 8, 16]
+    for each in found.pairs[::4]:
+        assert found.largest("batch", length=each["length"]) == each["batch"]
+        assert found.reserved(**each).allocated <= 4 * 10**9
+    at = symshape.fits(Labelled(), _texts(), memory="4 GB", train="adamw", at={"length": 512}, batch=0, length=1)
+    assert at.sizes == {"batch": found.largest("batch", length=512), "length": 512}
+
+
+def test_optimizers_keep_what_they_keep() -> None:
+    parameters = sum(each.numel() * 4 for each in _mlp().parameters())
+    kept = {
+        name: symshape.fits(_mlp(), torch.ones(4, 64), memory="8 GB", train=name, loss=torch.mean, batch=0).peak
+        for name in ("sgd", "momentum", "adam", "adamw")
+    }
+    states = {name: peak.at(batch=4096).optimizer for name, peak in kept.items()}
+    assert states["sgd"] == 0
+    assert states["momentum"] == parameters
+    assert states["adam"] == states["adamw"] == pytest.approx(2 * parameters, rel=0.01)
+    own = symshape.fits(
+        *(_mlp(), torch.ones(4, 64)), memory="8 GB", train=torch.optim.Adagrad, loss=torch.mean, batch=0
+    )
+    assert own.train == "adagrad"
+
+
+def test_the_sentence() -> None:
+    found = symshape.fits(_mlp(), torch.ones(4, 64), memory="1 GB", train="adamw", loss=torch.mean, batch=0)
+    text = str(found)
+    assert "\n" not in text
+    assert text.startswith("f32 parameters 67.6 kB + inputs 256 B·batch + activations 3.08 kB·batch")
+    assert "optimizer 135 kB" in text
+    assert text.endswith(f": fits up to batch {found.sizes['batch']} in 1.00 GB")
+    assert str(found.sizes["batch"]) in found.text()
+    assert "<table" in found._repr_html_()
+    assert repr(found).startswith("<Fits of Sequential: fits up to batch")
+
+
+def test_squares_are_shown_as_squares() -> None:
+    found = symshape.fits(lambda x: torch.softmax(x @ x.mT, -1), torch.ones(2, 5, 8), memory="1 GB", batch=0, length=1)
+    assert "B·batch·length²" in found.formula
+
+
+def test_nothing_fits() -> None:
+    found = symshape.fits(_mlp(), torch.ones(4, 64), memory="1 kB", batch=0)
+    assert (found.sizes, found.pairs, found.fits) == ({}, (), False)
+    assert str(found).endswith("does not fit in 1.00 kB")
+    with pytest.raises(InputError, match=r"Sequential does not fit in 1.00 kB: not even batch=1"):
+        found.largest("batch")
+
+
+def test_guards_bound_the_answer() -> None:
+    positions = nn.Embedding(128, 16)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x + positions(torch.arange(x.size(1)))
+
+    dims = {"x": {0: "batch", 1: symshape.Dim("length", max=128)}}
+    with torch.no_grad():
+        traced = symshape.trace(fn, torch.ones(2, 5, 16), dynamic=dims)
+    from symshape.frontends.fits import fits_of
+
+    found = fits_of(traced, 10**9, symbols=("length", "batch"))
+    assert found.largest("length", batch=2) == 128
+    assert found.sizes == {"length": 128, "batch": 2}
+    with pytest.raises(GuardViolation):
+        found.reserved(batch=2, length=129)
+
+
+def test_sizes_that_must_be_multiples() -> None:
+    found = symshape.fits(lambda x: x.view(-1, 48) + 1, torch.ones(96), memory="1 GB", n=0)
+    best = found.largest("n")
+    assert best % 48 == 0
+    assert not found._model.fits(10**9, {"n": best + 48})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "say which sizes vary"),
+        ({"batch": 7}, "no tensor argument has a dimension 7"),
+        ({"batch": -1}, "must be the number of a dimension"),
+        ({"batch": {"input": 4}}, "input has 2 dimensions"),
+        ({"batch": 0, "rows": {"input": 0}}, "named twice: batch and rows"),
+        ({"batch": 0, "train": "lion"}, "no optimizer 'lion'; choose from adamw, adam, sgd, momentum"),
+        ({"batch": 0, "memory": "much"}, "is no amount"),
+        ({"batch": 0, "at": {"length": 3}}, "has no symbol 'length'"),
+        ({"batch": 0, "train": "sgd"}, "is not a scalar loss"),
+    ],
+)
+def test_refused(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        symshape.fits(_mlp(), torch.ones(4, 64), **{"memory": "1 GB", **arguments})
+
+
+def test_an_example_is_a_call() -> None:
+    with pytest.raises(InputError, match="example must be a tensor, a tuple"):
+        symshape.fits(_mlp(), 3, memory="1 GB", batch=0)
+    with pytest.raises(InputError, match="the example is no call of the model"):
+        symshape.fits(_mlp(), {"data": torch.ones(4, 64)}, memory="1 GB", batch=0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device has a memory")
+def test_the_budget_is_asked_for_without_a_device() -> None:
+    with pytest.raises(InputError, match="there is no CUDA device here: say how much memory there is"):
+        symshape.fits(_mlp(), torch.ones(4, 64), batch=0)
