@@ -67,11 +67,11 @@ _LATER = {
     "cost.devices": ("DevicePeaks", "measure_device"),
     "cost.limit": ("Limit",),
     "cost.roofline": ("Roofline",),
+    "fitting.fits": ("Fits", "fits"),
     "frontends.backend_report": ("BackendReport", "backend_report"),
     "frontends.baking": ("Baked", "bake"),
     "frontends.custom_rules": ("register_rule",),
     "frontends.exploration.explore": ("explore",),
-    "frontends.fits": ("Fits", "fits"),
     "frontends.training": ("TracedTraining", "trace_training"),
     "frontends.what_if": ("Which",),
     "planning.bucket_plan": ("BucketPlan",),
@@ -86,11 +86,11 @@ if TYPE_CHECKING:
     from symshape.cost.devices import DevicePeaks, measure_device
     from symshape.cost.limit import Limit
     from symshape.cost.roofline import Roofline
+    from symshape.fitting.fits import Fits, fits
     from symshape.frontends.backend_report import BackendReport, backend_report
     from symshape.frontends.baking import Baked, bake
     from symshape.frontends.custom_rules import register_rule
     from symshape.frontends.exploration.explore import explore
-    from symshape.frontends.fits import Fits, fits
     from symshape.frontends.training import TracedTraining, trace_training
     from symshape.frontends.what_if import Which
     from symshape.planning.bucket_plan import BucketPlan

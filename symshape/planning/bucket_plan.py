@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from operator import le
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,12 @@ from symshape.planning.traffic import Traffic
 FORMAT = "symshape bucket plan 1"
 
 
-Foretell = Callable[[Sequence[Mapping[str, int]]], GraphMemory]
-"""Returns the memory of graphs for sizes by name."""
+Foretell = Callable[[Sequence[Mapping[str, int]]], GraphMemory | None]
+"""Returns the memory of graphs for sizes by name; None if it is not known."""
+
+
+def _unknown(sizes: Sequence[Mapping[str, int]]) -> None:
+    """Return that the memory of graphs is not known."""
 
 
 @attrs.frozen
@@ -69,8 +73,11 @@ class BucketPlan:
         objective: what was minimised.
         seconds_a_graph: how long one capture is taken to last.
         least: what no plan with as many graphs comes under, from the same candidates; None where that is not known.
-        foretell: computes the memory that graphs of these sizes take on a device; None where no program is known (or
-            the plan was read from a file).
+        graph_memory: a function that returns the memory of all graphs on a CUDA device, before one is captured. It
+            returns None where no program is known, or where the plan was read from a file.
+
+    Args:
+        foretell: returns the memory of graphs for sizes by name.
     """
 
     def __init__(
@@ -93,7 +100,7 @@ class BucketPlan:
         self.objective = objective
         self.seconds_a_graph = seconds_a_graph
         self.least = least
-        self.foretell = foretell
+        self.graph_memory = cache(partial(foretell or _unknown, self.sizes))
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -135,15 +142,6 @@ class BucketPlan:
         """The peak memory of the largest cap in bytes, if it is known; graphs share a pool."""
         found = [memory for cap in self.caps if (memory := self.prices.memory(cap)) is not None]
         return max(found, default=None)
-
-    @cached_property
-    def graph_memory(self) -> GraphMemory | None:
-        """The memory that all graphs of the plan take on a CUDA device, if the program is known; nothing is captured.
-
-        Raises:
-            InputError: the program cannot be padded to the plan's sizes.
-        """
-        return None if self.foretell is None else self.foretell(self.sizes)
 
     @cached_property
     def _by_price(self) -> list[tuple[float, Sizes]]:

@@ -58,7 +58,7 @@ def plan(
             these sizes.
         seconds_a_graph: how long a capture is taken to last.
         graph_memory: the most bytes that all graphs together may take on the device (a number, or ``"2 GB"``), as
-            :attr:`BucketPlan.graph_memory` foretells it: the largest sizes have no graph if they do not fit.
+            ``BucketPlan.graph_memory()`` foretells it: the largest sizes have no graph if they do not fit.
 
     Along one varying size the plan is the cheapest there is. Along two it is the cheapest in bands on a grid of sizes
     from the traffic (:mod:`symshape.planning.dynamic_programming`), improved by local search on the grid
@@ -144,14 +144,15 @@ def _within(
             high = middle - 1
     if fitting is None:
         raise InputError(
-            f"no graph fits in graph_memory={shown(budget, 'B')}; all of the best plan: {found.graph_memory}"
+            f"no graph fits in graph_memory={shown(budget, 'B')}; all of the best plan: {found.graph_memory()}"
         )
     return fitting
 
 
 def _taken(found: BucketPlan) -> int:
-    assert found.graph_memory is not None
-    return found.graph_memory.total
+    memory = found.graph_memory()
+    assert memory is not None
+    return memory.total
 
 
 def _prices_and_traffic(

@@ -1,4 +1,4 @@
-"""``symshape fits``: arguments, options and exit codes; ``symshape.frontends.fits`` does the work."""
+"""``symshape fits``: arguments, options and exit codes; ``symshape.fitting.fits`` does the work."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rich.text import Text
 from symshape.cost.optimizers import OPTIMIZERS
 from symshape.errors import InputError, SymShapeError
 from symshape.exploring.terminal import terminal_table
+from symshape.fitting.fits import Fits, budget_of, fits_of
 from symshape.frontends.cli.example_programs import traced_program
 from symshape.frontends.cli.ranges import read_ranges
 from symshape.frontends.cli.sizes import read_dynamic
-from symshape.frontends.fits import Fits, budget_of, fits_of
 
 _PROGRAM = "gpt2 or llama (the demo's models), or MODULE:FACTORY, which answers (fn, args[, kwargs[, dynamic]])."
 

@@ -54,6 +54,7 @@ class BucketFinder:
         new: the bucket found last, until :meth:`keep` stores it.
         on_forget: called with each bucket that is removed.
         has_plan: whether the user has chosen capacities.
+        blueprints: the padded programs that were derived so far.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class BucketFinder:
         self._lend = lend
         self._kernels = kernels
         self._timed = timed
-        self._blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=True)
+        self.blueprints = blueprints_of(program, any_randomness=any_randomness, compiled=True)
         self._bound = None if lend is not None else BoundInputs(program.graph)  # lent results may return as inputs
         self.refusals: dict[str, Refusal] = {}
         self._number = store.number()
@@ -128,17 +129,6 @@ class BucketFinder:
     def bucket_for(self, sizes: Mapping[str, int]) -> Bucket | None:
         """Return the bucket made for these sizes on the current stream, made now if there is room; else None."""
         return self._own(sizes, self.stream())
-
-    @property
-    def lends(self) -> bool:
-        """Return whether results are lent instead of copied."""
-        return self._lend is not None
-
-    def plan_for(self, sizes: Mapping[str, int]) -> Plan | None:
-        """Return the plan of the bucket for these sizes, which is not made; None if no symbol is padded."""
-        planned = [sizes, *self._planned]
-        made = plan(self._program, sizes, self.refusals, planned, blueprints=self._blueprints)
-        return None if made.padded is None else made
 
     def pads(self) -> bool:
         """Return whether any symbol is padded, as far as known."""
@@ -212,7 +202,7 @@ class BucketFinder:
         if not self._may_try(key) or not self._store.admits(key, stream, weight, credit, self._wanting):
             return None
         with seldom_collected():
-            made = plan(self._program, sizes, self.refusals, planned, blueprints=self._blueprints)
+            made = plan(self._program, sizes, self.refusals, planned, blueprints=self.blueprints)
             self._tell(made)
             return None if made.padded is None else self._made(made, stream, start, credit)
 

@@ -22,7 +22,7 @@ from symshape.graph.program import Program
 from symshape.graph.random_states import idle_random_states
 from symshape.graph.steps import values_in
 from symshape.options import Options
-from symshape.runtime.padding.planning import Plan, candidates
+from symshape.runtime.padding.planning import Plan, candidates, plan
 from symshape.runtime.padding.report import PaddingReport, padding_of, report_of
 from symshape.runtime.padding.results import aliased_storages
 from symshape.runtime.padding.transform import Refusal, device_of, pad
@@ -84,6 +84,8 @@ class PaddedRunner:
 
     Attributes:
         store: stores the buckets of the compiled function.
+        device: the device that the program computes on.
+        lends: whether results are lent instead of copied.
 
     Raises:
         Unfit: the program cannot be replayed on buffers, or has no size that can be padded.
@@ -109,22 +111,23 @@ class PaddedRunner:
         self._positions = [each.position for each in program.graph.inputs]
         self._draws = draws_any(program, options)
         self._repeats = repeats_draws if program.graph.uses_randomness else bool  # ``bool()`` is False
-        self._device = _check_fit(program, draws=self._draws)
-        self._apart = Apart(program, self._device, cut)
-        self._on_cpu = self._device.type == "cpu"
+        self.device = _check_fit(program, draws=self._draws)
+        self._apart = Apart(program, self.device, cut)
+        self._on_cpu = self.device.type == "cpu"
         self._writes = program.graph.mutates_inputs
         mutated = set(program.graph.mutated)
         self._writing = [(each.position, each.value in mutated) for each in program.graph.inputs]
         self._told = False
         self._lifted = program.lifted_tensors
         borrow = options.outputs == "borrow"
+        self.lends = borrow
         self._lender = store.lender if borrow and options.check_borrowed else None
-        self._kernels = _kernels(program, self._device, options)
+        self._kernels = _kernels(program, self.device, options)
         lending = self._lender.lend if self._lender else lend if borrow else None
         self._finder = BucketFinder(
             program,
             store,
-            self._device,
+            self.device,
             lending,
             self._kernels,
             timed=where_it_pays,
@@ -133,7 +136,7 @@ class PaddedRunner:
         )
         self._chosen: ChosenBuckets | None = None
         if where_it_pays:
-            self._chosen = ChosenBuckets(program, self._finder, Ledger(store.promise), self._device, lending)
+            self._chosen = ChosenBuckets(program, self._finder, Ledger(store.promise), self.device, lending)
         self._released = False
         self._lock = store.lock
 
@@ -241,17 +244,10 @@ class PaddedRunner:
     def plan_for(self, sizes: Mapping[str, int]) -> Plan | None:
         """Return the plan of the bucket that :meth:`warm_up` would make for these sizes; None if it makes none."""
         with self._lock:
-            return None if self._released else self._finder.plan_for(sizes)
-
-    @property
-    def lends(self) -> bool:
-        """Return whether results are lent instead of copied."""
-        return self._finder.lends
-
-    @property
-    def device(self) -> torch.device:
-        """Return the device that the program computes on."""
-        return self._device
+            if self._released:
+                return None
+            made = plan(self._program, sizes, self.refusals, [sizes], blueprints=self._finder.blueprints)
+            return None if made.padded is None else made
 
     def warm_up(self, sizes: Mapping[str, int]) -> Warmed:
         """Make and capture the bucket for calls of these sizes, if there is room for it."""

@@ -107,7 +107,7 @@ def test_guards_bound_the_answer() -> None:
     dims = {"x": {0: "batch", 1: symshape.Dim("length", max=128)}}
     with torch.no_grad():
         traced = symshape.trace(fn, torch.ones(2, 5, 16), dynamic=dims)
-    from symshape.frontends.fits import fits_of
+    from symshape.fitting.fits import fits_of
 
     found = fits_of(traced, 10**9, symbols=("length", "batch"))
     assert found.largest("length", batch=2) == 128

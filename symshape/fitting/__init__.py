@@ -1,0 +1,1 @@
+"""``symshape.fits``: which sizes of a model fit into the memory of a device."""
