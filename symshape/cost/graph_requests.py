@@ -52,7 +52,8 @@ def requests_of(graph: Graph, values: Mapping[str, int]) -> Requests:
 
     Inputs and lifted tensors are there already. A tensor lives until the last use of a value that shares its memory.
     """
-    owners = memory_owners(graph, {node.outputs[0] for node in graph.nodes if _copies(node, values)})
+    copied = {each for node in graph.nodes if _copies(node, values) for each in node.outputs if each is not None}
+    owners = memory_owners(graph, copied)
     there = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
     returned = [owners.get(value, value) for value in values_in(graph.outputs)]
     last: dict[Value, int] = {}
@@ -69,13 +70,13 @@ def requests_of(graph: Graph, values: Mapping[str, int]) -> Requests:
     steps = []
     for position, node in enumerate(nodes):
         born: list[tuple[int, int]] = []
-        for value in node.outputs:
-            if value is None or value in owners or value in there or value in numbers:
+        for made in node.outputs:
+            if made is None or made in owners or made in there or made in numbers:
                 continue
-            size = bytes_at(value, values)
+            size = bytes_at(made, values)
             if size:
-                numbers[value] = len(numbers)
-                born.append((numbers[value], size))
+                numbers[made] = len(numbers)
+                born.append((numbers[made], size))
         gone = tuple([numbers[value] for value in dying.get(position, ()) if value in numbers])
         steps.append((tuple(born), gone))
     kept = dict.fromkeys(numbers[value] for value in returned if value in numbers)

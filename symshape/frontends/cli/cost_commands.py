@@ -152,6 +152,9 @@ def plan(
     program: Annotated[str, typer.Option(metavar="PROGRAM", help=f"Whose formulas price a call: {_PROGRAM}")] = "",
     max_graphs: Annotated[int | None, typer.Option(help="At most so many graphs.")] = None,
     memory: Annotated[str | None, typer.Option(help="No graph above this peak memory, such as '80 GB'.")] = None,
+    graph_memory: Annotated[
+        str | None, typer.Option(help="No more graphs than fit into this memory together, such as '2 GB'.")
+    ] = None,
     capture_seconds: Annotated[
         float | None, typer.Option(help="No more graphs than are captured in this time.")
     ] = None,
@@ -174,6 +177,7 @@ def plan(
                 seen,
                 max_graphs=max_graphs,
                 memory=memory,
+                graph_memory=graph_memory,
                 capture_seconds=capture_seconds,
                 objective=objective,
                 price=price,

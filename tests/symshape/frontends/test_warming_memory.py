@@ -35,8 +35,9 @@ def test_a_forecast_takes_what_warm_up_takes() -> None:
     compiled = _compiled()
     plan = symshape.plan(compiled, [(100,), (4000,)], max_graphs=2)
     assert len(compiled.graph_memory(plan).buckets) == 2
-    assert plan.graph_memory() is not None
-    assert plan.graph_memory().pool == compiled.graph_memory(plan).pool
+    planned = plan.graph_memory()
+    assert planned is not None
+    assert planned.pool == compiled.graph_memory(plan).pool
     with pytest.raises(InputError, match="sizes of length are needed"):
         compiled.graph_memory([{"rows": 3}])
     with pytest.raises(InputError, match="no program yet"):

@@ -22,15 +22,19 @@ def _traffic() -> symshape.Traffic:
     return symshape.Traffic.of(LENGTHS * 20, ("length",)).having(batch=8)
 
 
+def _total(found: symshape.BucketPlan) -> int:
+    memory = found.graph_memory()
+    assert memory is not None
+    return memory.total
+
+
 def test_the_largest_graphs_are_left_out() -> None:
     whole = symshape.plan(_traced(), _traffic(), max_graphs=32)
-    assert whole.graph_memory() is not None
-    need = whole.graph_memory().total
+    need = _total(whole)
     kept = symshape.plan(_traced(), _traffic(), max_graphs=32, graph_memory=need)
     assert kept.caps == whole.caps
     less = symshape.plan(_traced(), _traffic(), max_graphs=32, graph_memory=need - 1)
-    assert less.graph_memory() is not None
-    assert less.graph_memory().total < need
+    assert _total(less) < need
     assert less.caps == whole.caps[:-1]
     assert less.hit_rate < 1
 
