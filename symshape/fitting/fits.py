@@ -119,7 +119,7 @@ class Fits:
         >>> import torch, symshape
         >>> model = torch.nn.Linear(8, 1).requires_grad_(False)
         >>> symshape.fits(model, torch.ones(4, 8), memory="1 GB", batch=0).largest("batch")
-        24117248
+        26738688
         """
         key = symbol, tuple(sorted(others.items()))
         if key not in self._largest:

@@ -46,7 +46,7 @@ def fits_command(
     table: Annotated[bool, typer.Option("--table", help="Print pairs of sizes that fit, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a sentence.")] = False,
 ) -> None:
-    """Say which sizes of a program fit on a device, with the formula of its memory.
+    """Say which sizes of a program fit into the memory of a device.
 
     Exit code: 0 where some size fits, 1 where not even the smallest does.
 
