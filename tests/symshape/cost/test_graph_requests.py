@@ -17,6 +17,7 @@ from symshape.cost.live_bytes import LiveBytes
 from symshape.graph.interpreter import interpreter
 from symshape.runtime.padding.planning import plan
 from symshape.runtime.runners.padded.fusion import captured_graph
+from tests.models import MODELS, Model
 from tests.symshape.cost.programs import UNet
 
 
@@ -60,31 +61,42 @@ def _captured(name: str, size: int) -> tuple[Any, Requests]:
     return graph, requests_of(graph, {**made.exact, **made.caps})
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("size", [2, 9, 32])
-def test_the_requests_are_those_of_a_run(name: str, size: int) -> None:
-    graph, requests = _captured(name, size)
-    inputs = [torch.ones(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype) for each in graph.inputs]
+def _as_run(graph: Any, requests: Requests) -> None:
+    """Assert that the requests are those of a run of the graph, in order, and so is the most that lives."""
+    inputs = [torch.zeros(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype) for each in graph.inputs]
     run = interpreter(graph)
     with torch.no_grad(), LiveBytes([*inputs, *(each.tensor for each in graph.lifted)]) as seen:
         before = seen.live
         results = run(inputs)
-    born = [size for _, size in seen.changes if size]
-    foretold = [size for step, _ in requests.steps for _, size in step]
-    assert Counter(foretold) == Counter(born)
-    assert foretold == born, "in the same order"
-    allocator = Allocator()
-    kept = requests.run(allocator)
-    exact = sum(dict(each for step, _ in requests.steps for each in step)[number] for number in requests.kept)
-    assert exact == seen.live - before
-    assert len(kept) == len(requests.kept)
+    sizes = dict(each for born, _ in requests.steps for each in born)
+    assert Counter(sizes.values()) == Counter(size for _, size in seen.changes if size)
+    assert list(sizes.values()) == [size for _, size in seen.changes if size], "in the same order"
+    assert sum(sizes[number] for number in requests.kept) == seen.live - before
+    assert len(requests.run(Allocator())) == len(requests.kept)
     most = now = 0
-    for step, gone in requests.steps:
-        now += sum(size for _, size in step)
+    for born, gone in requests.steps:
+        now += sum(size for _, size in born)
         most = max(most, now)
-        now -= sum(dict(each for every, _ in requests.steps for each in every)[number] for number in gone)
+        now -= sum(sizes[number] for number in gone)
     assert most == seen.peak - before
     assert results
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("size", [2, 9, 32])
+def test_the_requests_are_those_of_a_run(name: str, size: int) -> None:
+    _as_run(*_captured(name, size))
+
+
+@pytest.mark.parametrize("model", [each for each in MODELS if each.name != "resnet"], ids=lambda each: each.name)
+def test_the_requests_of_models_are_those_of_a_run(model: Model) -> None:
+    call = model.call(3, 12)
+    with torch.no_grad():
+        traced = symshape.trace(model.build(), dynamic={name: {0: "n"} for name in call}, **call)
+    made = plan(traced.program, {"n": 6}, planned=[{"n": 6}])
+    assert made.padded is not None
+    graph = captured_graph(made.padded, ()).graph
+    _as_run(graph, requests_of(graph, {**made.exact, **made.caps}))
 
 
 def test_results_stay_and_the_rest_is_freed() -> None:
