@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from functools import cache
 from math import prod
-from typing import Any
 
 import attrs
-import torch
 
-from guards.terms import fold
-from guards.terms.term import Term
-from meta_fns.torch_internals import OpOverload
 from symshape.cost.allocator import Allocator, Block
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Value, map_argument, values_in
-from symshape.runtime.runners.cuda.graph_bytes import memory_owners
-from symshape.torch_internals.dispatch import DispatchKey
+from symshape.graph.steps import Value, values_in
+from symshape.runtime.runners.cuda.graph_bytes import integer_at, memory_owners
 
 
 @attrs.frozen
@@ -52,8 +45,7 @@ def requests_of(graph: Graph, values: Mapping[str, int]) -> Requests:
 
     Inputs and lifted tensors are there already. A tensor lives until the last use of a value that shares its memory.
     """
-    copied = {each for node in graph.nodes if _copies(node, values) for each in node.outputs if each is not None}
-    owners = memory_owners(graph, copied)
+    owners = memory_owners(graph, values)
     there = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
     returned = [owners.get(value, value) for value in values_in(graph.outputs)]
     last: dict[Value, int] = {}
@@ -83,35 +75,6 @@ def requests_of(graph: Graph, values: Mapping[str, int]) -> Requests:
     return Requests(tuple(steps), tuple(kept))
 
 
-def _copies(node: Node, values: Mapping[str, int]) -> bool:
-    """Return whether an op that returns a view where it can, such as ``reshape``, has to copy at these sizes."""
-    if not _may_copy(node.op) or not node.reads or not isinstance(node.outputs[0], Value):
-        return False
-    made: dict[Value, torch.Tensor] = {}
-
-    def bare(value: Any) -> Any:
-        if not isinstance(value, Value):
-            return integer_at(value, values)
-        spec = value.spec
-        if value not in made:
-            sizes, strides = ([integer_at(each, values) for each in part] for part in (spec.sizes, spec.strides))
-            made[value] = torch.empty_strided(sizes, strides, dtype=spec.dtype, device="meta")
-        return made[value]
-
-    args = [map_argument(arg, bare) for arg in node.args]
-    with torch.no_grad():
-        result = node.op(*args, **{name: map_argument(arg, bare) for name, arg in node.kwargs.items()})
-    return bool(result.untyped_storage()._cdata != made[node.reads[0]].untyped_storage()._cdata)
-
-
-@cache
-def _may_copy(op: OpOverload) -> bool:
-    """Return whether an op returns a view or a copy: its schema says that it is a view, but it is made of other ops."""
-    first = op._schema.returns[:1]
-    views = bool(first) and first[0].alias_info is not None and not first[0].alias_info.is_write
-    return views and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
-
-
 def bytes_at(value: Value, values: Mapping[str, int]) -> int:
     """Return the bytes of a tensor at these values of symbols, an expanded dimension counted once."""
     spec = value.spec
@@ -121,11 +84,3 @@ def bytes_at(value: Value, values: Mapping[str, int]) -> int:
             1 if type(stride) is int and stride == 0 else size for size, stride in zip(sizes, spec.strides, strict=True)
         ]
     return prod(sizes) * spec.dtype.itemsize
-
-
-def integer_at(size: Any, values: Mapping[str, int]) -> int:
-    """Return a size at these values of symbols."""
-    if isinstance(size, int):
-        return int(size)
-    term: Term = size if isinstance(size, Term) else size.term
-    return int(fold.evaluate(term, values))

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from math import prod
+from typing import Any
 
+import torch
+
+from guards.terms import fold
+from guards.terms.term import Term
+from meta_fns import TensorSpec
+from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.registry import aliasing
+from meta_fns.torch_internals import OpOverload
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Value, values_in, writes_nothing, written_values
+from symshape.graph.steps import Node, Value, map_argument, values_in, writes_nothing, written_values
 from symshape.runtime.padding.numbers import Numbers
 from symshape.runtime.runners.graph_store import Weight
 from symshape.runtime.runners.padded.buffers import aligned_bytes
+from symshape.torch_internals.dispatch import DispatchKey
 
-__all__ = ["memory_owners", "weight_of"]
+__all__ = ["integer_at", "memory_owners", "weight_of"]
 
 
 def weight_of(graph: Graph, values: Mapping[str, int], buffers: int | None = None) -> Weight:
@@ -31,7 +41,7 @@ def weight_of(graph: Graph, values: Mapping[str, int], buffers: int | None = Non
     known = _lifetimes.setdefault(graph, {})
     found = known.get(buffers)
     if found is None:
-        found = known[buffers] = _Lifetimes(graph, buffers)
+        found = known[buffers] = _Lifetimes(graph, buffers, values)
     return found.weight(values)
 
 
@@ -41,13 +51,14 @@ class _Lifetimes:
     Args:
         graph: the graph.
         buffers: as for :func:`weight_of`.
+        values: values of its symbols, at which it is decided which reshapes copy.
     """
 
-    def __init__(self, graph: Graph, buffers: int | None) -> None:
+    def __init__(self, graph: Graph, buffers: int | None, values: Mapping[str, int]) -> None:
         self._are_buffers = buffers is not None
         self._numbers = Numbers()
         self._sizes: dict[tuple[tuple[int, ...], int], int] = {}
-        roots = memory_owners(graph)
+        roots = memory_owners(graph, values)
         inputs = {each.value for each in graph.inputs}
         kept = {roots.get(value, value) for value in values_in(graph.outputs)}
         lifted = {each.value for each in graph.lifted}
@@ -108,18 +119,61 @@ class _Lifetimes:
 _lifetimes: weakref.WeakKeyDictionary[Graph, dict[int | None, _Lifetimes]] = weakref.WeakKeyDictionary()
 
 
-def memory_owners(graph: Graph, copied: Collection[Value] = ()) -> dict[Value, Value]:
+def memory_owners(graph: Graph, values: Mapping[str, int]) -> dict[Value, Value]:
     """Return for each result that shares memory with an earlier value the value that owns the memory.
 
     Args:
         graph: the graph.
-        copied: results that are known to have memory of their own, though their op's schema says that they may not.
+        values: the values of its symbols, which decide whether a ``reshape`` returns a view or a copy.
     """
     roots: dict[Value, Value] = {}
     for node in graph.nodes:
-        if not copied or not node.outputs or node.outputs[0] not in copied:
+        if not _copies(node, values):
             _note_roots(node, roots)
     return roots
+
+
+def _copies(node: Node, values: Mapping[str, int]) -> bool:
+    """Return whether an op that returns a view where it can, such as ``reshape``, has to copy at these sizes."""
+    if not _may_copy(node.op) or not node.reads or _is_contiguous(node.reads[0].spec, values):
+        return False
+    made: dict[Value, torch.Tensor] = {}
+
+    def bare(value: Any) -> Any:
+        if not isinstance(value, Value):
+            return integer_at(value, values)
+        spec = value.spec
+        if value not in made:
+            sizes, strides = ([integer_at(each, values) for each in part] for part in (spec.sizes, spec.strides))
+            made[value] = torch.empty_strided(sizes, strides, dtype=spec.dtype, device="meta")
+        return made[value]
+
+    args = [map_argument(arg, bare) for arg in node.args]
+    with torch.no_grad():
+        result = node.op(*args, **{name: map_argument(arg, bare) for name, arg in node.kwargs.items()})
+    return bool(result.untyped_storage()._cdata != made[node.reads[0]].untyped_storage()._cdata)
+
+
+@cache
+def _may_copy(op: OpOverload) -> bool:
+    """Return whether an op returns a view or a copy: its schema says that it is a view, but it is made of other ops."""
+    first = op._schema.returns[:1]
+    views = bool(first) and first[0].alias_info is not None and not first[0].alias_info.is_write
+    return views and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
+
+
+def _is_contiguous(spec: TensorSpec, values: Mapping[str, int]) -> bool:
+    """Return whether a tensor has the strides of a new one at these sizes, so that any reshape of it is a view."""
+    sizes, strides = ([integer_at(each, values) for each in part] for part in (spec.sizes, spec.strides))
+    return list(contiguous_strides(sizes)) == strides
+
+
+def integer_at(size: Any, values: Mapping[str, int]) -> int:
+    """Return a size at these values of symbols."""
+    if isinstance(size, int):
+        return int(size)
+    term: Term = size if isinstance(size, Term) else size.term
+    return int(fold.evaluate(term, values))
 
 
 def _note_roots(node: Node, roots: dict[Value, Value]) -> None:

@@ -6,7 +6,11 @@ import torch
 import torch.nn.functional as F
 
 import symshape
+from symshape.cost.live_bytes import LiveBytes
+from symshape.graph.interpreter import interpreter
+from symshape.runtime.padding.planning import plan
 from symshape.runtime.runners.cuda.graph_bytes import weight_of
+from symshape.runtime.runners.padded.fusion import captured_graph
 
 
 def test_buffers_and_results_are_its_own() -> None:
@@ -51,3 +55,34 @@ def test_of_a_bucket_results_are_shared_and_buffers_are_counted_apart() -> None:
     assert found.own == 800  # the other input
     assert found.buffers == 1024  # whole blocks of 512
     assert found.shared == 3 * 800
+
+
+def test_a_reshape_that_copies_is_counted() -> None:
+    """A transposed matrix has no view of one dimension; one that is dense has."""
+    traced = symshape.trace(lambda x: x.exp().t().reshape(-1).sum(), torch.ones(10, 20))
+    assert weight_of(traced.program.graph, {"s0": 10, "s1": 20}).shared == 2 * 800
+    traced = symshape.trace(lambda x: x.exp().reshape(-1).sum(), torch.ones(10, 20))
+    assert weight_of(traced.program.graph, {"s0": 10, "s1": 20}).shared == 800
+
+
+def test_a_reshape_inside_of_a_bucket_is_counted() -> None:
+    """A padded program reshapes a permuted tensor, which no view can do."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return (x.transpose(0, 1) @ x.transpose(0, 1).mT).transpose(0, 1).flatten(1)
+
+    with torch.no_grad():
+        traced = symshape.trace(program, torch.ones(5, 3, 16), dynamic={"x": {0: "n"}})
+    made = plan(traced.program, {"n": 32}, planned=[{"n": 32}])
+    assert made.padded is not None
+    graph = captured_graph(made.padded, ()).graph
+    reshaped = [node for node in graph.nodes if node.op is torch.ops.aten.reshape.default]
+    assert reshaped
+    inputs = [
+        torch.zeros(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype) for each in graph.inputs
+    ]
+    with LiveBytes([*inputs, *(each.tensor for each in graph.lifted)]) as seen:
+        before = seen.live
+        results = interpreter(graph)(inputs)
+    assert weight_of(graph, {"n": 32}, buffers=1).shared == seen.peak - before
+    assert results
