@@ -16,7 +16,7 @@ import attrs
 import torch
 
 from symshape.cost.allocator import Allocator, Block
-from symshape.cost.graph_requests import Requests, integer_at, requests_of
+from symshape.cost.graph_requests import Requests, requests_of
 from symshape.cost.units import shown
 from symshape.errors import InputError
 from symshape.exploring.html import table_html
@@ -25,6 +25,7 @@ from symshape.exploring.tables import Table
 from symshape.graph.program import Program
 from symshape.graph.steps import Node
 from symshape.runtime.padding.planning import Plan, blueprints_of, plan
+from symshape.runtime.runners.cuda.graph_bytes import integer_at
 from symshape.runtime.runners.padded.bound_inputs import BoundInputs
 from symshape.runtime.runners.padded.buffers import aligned_bytes
 from symshape.runtime.runners.padded.fusion import captured_graph

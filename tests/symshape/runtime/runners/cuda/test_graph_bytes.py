@@ -78,9 +78,7 @@ def test_a_reshape_inside_of_a_bucket_is_counted() -> None:
     graph = captured_graph(made.padded, ()).graph
     reshaped = [node for node in graph.nodes if node.op is torch.ops.aten.reshape.default]
     assert reshaped
-    inputs = [
-        torch.zeros(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype) for each in graph.inputs
-    ]
+    inputs = [torch.zeros(tuple(map(int, each.value.spec.sizes)), dtype=each.value.spec.dtype) for each in graph.inputs]
     with LiveBytes([*inputs, *(each.tensor for each in graph.lifted)]) as seen:
         before = seen.live
         results = interpreter(graph)(inputs)
