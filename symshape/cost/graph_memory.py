@@ -34,6 +34,8 @@ _HOPPER = 9  # the compute capability from which torch gives cuBLAS 32 MiB
 _LIBRARY_WORKSPACE = 32 * 2**20  # bytes for each stream, from Hopper on (torch 2.11 to 2.14)
 _OLDER_WORKSPACE = (2 * 4096 + 8 * 16) * 2**10  # bytes: ":4096:2:16:8", before Hopper
 _LT_WORKSPACE = 2**20  # bytes for each stream
+_CONTEXT = 500 * 2**20  # bytes: an estimate for a process of torch on a data-centre GPU; not measured
+_GRAPH_NODE = 4 * 2**10  # bytes of the driver for each kernel of a graph: an estimate; not measured
 _CONFIGURED = re.compile(r":(\d+):(\d+)")  # KiB and count, in CUBLAS_WORKSPACE_CONFIG
 
 _aten = torch.ops.aten
@@ -57,8 +59,8 @@ class DeviceMemory:
 
     workspace: int = _LIBRARY_WORKSPACE
     lt_workspace: int = _LT_WORKSPACE
-    context: int = 500 * 2**20
-    graph_node: int = 4 * 2**10
+    context: int = _CONTEXT
+    graph_node: int = _GRAPH_NODE
     expandable: bool = False
 
     @classmethod
