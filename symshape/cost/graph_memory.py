@@ -34,8 +34,10 @@ _HOPPER = 9  # the compute capability from which torch gives cuBLAS 32 MiB
 _LIBRARY_WORKSPACE = 32 * 2**20  # bytes for each stream, from Hopper on (torch 2.11 to 2.14)
 _OLDER_WORKSPACE = (2 * 4096 + 8 * 16) * 2**10  # bytes: ":4096:2:16:8", before Hopper
 _LT_WORKSPACE = 2**20  # bytes for each stream
-_CONTEXT = 500 * 2**20  # bytes: an estimate for a process of torch on a data-centre GPU; not measured
-_GRAPH_NODE = 4 * 2**10  # bytes of the driver for each kernel of a graph: an estimate; not measured
+_CONTEXT = 757 * 2**20  # bytes: measured on an H100 with torch 2.11; others differ
+_GRAPH_NODE = 5 * 2**9  # bytes of the driver for each op of a graph: at most so many on an H100 (1.9 to 2.6 KiB)
+_OWN_MEMORY = ("convolution", "cudnn", "rnn", "lstm", "gru")
+"""Parts of the names of ops whose kernels allocate much for themselves, by algorithms that cuDNN chooses."""
 _CONFIGURED = re.compile(r":(\d+):(\d+)")  # KiB and count, in CUBLAS_WORKSPACE_CONFIG
 
 _aten = torch.ops.aten
@@ -122,6 +124,7 @@ class GraphMemory:
         most: the most that the allocator holds while they are captured: each program runs once before.
         graphs: an estimate of what the driver keeps for the graphs.
         context: an estimate of what the process takes on the device before any tensor is there.
+        unknown: the ops whose kernels allocate an unknown amount for themselves: the pool may be much greater then.
     """
 
     buckets: tuple[BucketMemory, ...]
@@ -132,6 +135,7 @@ class GraphMemory:
     most: int
     graphs: int
     context: int
+    unknown: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -148,9 +152,11 @@ class GraphMemory:
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {shown(getattr(self, name), 'B')}" for name in ("pool", "buffers", "workspaces"))
+        least = "at least " if self.unknown else ""
+        more = f"; {', '.join(self.unknown)} take more for themselves, which is not known" if self.unknown else ""
         return (
-            f"{len(self.buckets)} graphs take {shown(self.total, 'B')} on the device ({parts}, graphs about "
-            f"{shown(self.graphs, 'B')}), at most {shown(self.most, 'B')} while they are captured"
+            f"{len(self.buckets)} graphs take {least}{shown(self.total, 'B')} on the device ({parts}, graphs about "
+            f"{shown(self.graphs, 'B')}), {least or 'at most '}{shown(self.most, 'B')} while they are captured{more}"
         )
 
     def __repr__(self) -> str:
@@ -180,6 +186,7 @@ class BucketGraph:
         products: the positions of steps that use cuBLAS, and whether cuBLASLt.
         kernels: the number of ops that compute something.
         lent: whether its results stay in the pool.
+        unknown: the ops whose kernels allocate an unknown amount for themselves.
     """
 
     sizes: Mapping[str, int]
@@ -189,6 +196,7 @@ class BucketGraph:
     products: Mapping[int, bool]
     kernels: int
     lent: bool = False
+    unknown: tuple[str, ...] = ()
 
 
 def bucket_graph(program: Program, made: Plan, *, lent: bool = False) -> BucketGraph:
@@ -219,6 +227,7 @@ def bucket_graph(program: Program, made: Plan, *, lent: bool = False) -> BucketG
         workspace_users(nodes),
         sum(map(_computes, nodes)),
         lent,
+        tuple(dict.fromkeys(str(node.op) for node in nodes if any(part in str(node.op) for part in _OWN_MEMORY))),
     )
 
 
@@ -318,6 +327,7 @@ class _Captures:
             most,
             sum(each.kernels for each in found) * device.graph_node,
             device.context,
+            tuple(dict.fromkeys(op for each in buckets for op in each.unknown)),
         )
 
     def _warm_up(self, bucket: BucketGraph) -> None:

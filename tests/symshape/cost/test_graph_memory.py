@@ -117,3 +117,13 @@ def test_shown() -> None:
     assert "2 graphs take" in str(found)
     assert "n=4000" in found.text()
     assert "<table" in found._repr_html_()
+
+
+def test_kernels_that_allocate_for_themselves_are_named() -> None:
+    with torch.no_grad():
+        traced = symshape.trace(nn.Conv2d(3, 8, 3), torch.ones(2, 3, 8, 8), dynamic={"input": {0: "n"}})
+    found = _memory(traced.program, [64])
+    assert found.unknown == ("aten.convolution.default",)
+    assert "1 graphs take at least" in str(found)
+    assert "aten.convolution.default take more for themselves" in str(found)
+    assert _memory(_program(), [64]).unknown == ()
