@@ -9,7 +9,7 @@ import attrs
 from symshape.cost.allocator import Allocator, Block, OutOfMemory
 from symshape.cost.domain import Domain
 from symshape.cost.graph_memory import DeviceMemory, workspace_users
-from symshape.cost.liveness import PARAMETERS, Storage, storages_of
+from symshape.cost.liveness import OUTPUTS, PARAMETERS, Storage, storages_of
 from symshape.cost.optimizers import OptimizerMemory
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
@@ -63,6 +63,8 @@ class StepMemory:
         self._sizes: Callable[[Sequence[int]], tuple[int, ...]] = self.domain.compiled([s.size for s in self._storages])
         self._users = workspace_users(graph.nodes)
         self._end = len(graph.nodes)
+        made = [each.born for each in self._storages if each.part == OUTPUTS and each.born >= 0]
+        self._loss = made[0] if trains and made else self._end  # what comes after it is backward
         self._steps: list[tuple[list[int], list[int]]] = [([], []) for _ in range(self._end + 1)]
         for place, each in enumerate(self._storages):
             self._steps[each.born + 1][0].append(place)
@@ -114,7 +116,7 @@ class StepMemory:
                 if values[place]:
                     held[place] = allocator.allocate(values[place])
             if index - 1 in self._users:
-                run.work(lt=self._users[index - 1])
+                run.work(lt=self._users[index - 1], backward=index - 1 > self._loss)
             for place in gone:
                 if place in held and self._storages[place].born >= 0:
                     allocator.free(held.pop(place))
@@ -127,17 +129,20 @@ class _Run:
     def __init__(self, allocator: Allocator, device: DeviceMemory) -> None:
         self.allocator = allocator
         self._device = device
-        self._there: set[bool] = set()
+        self._there: set[tuple[bool, bool]] = set()
 
     def begin(self, sizes: Sequence[tuple[int, int]]) -> dict[int, Block]:
         """Allocate a block for each size; return them by number."""
         return {number: self.allocator.allocate(size) for number, size in sizes if size}
 
-    def work(self, *, lt: bool) -> None:
-        """Allocate the workspaces of a product of matrices, if they are not there."""
+    def work(self, *, lt: bool, backward: bool) -> None:
+        """Allocate the workspaces of a product of matrices, if they are not there.
+
+        Autograd runs backward in a thread of its own, which has handles of cuBLAS and workspaces of its own.
+        """
         for kind, size in ((False, self._device.workspace), (True, self._device.lt_workspace if lt else 0)):
-            if size and kind not in self._there:
-                self._there.add(kind)
+            if size and (kind, backward) not in self._there:
+                self._there.add((kind, backward))
                 self.allocator.allocate(size)
 
     def changes(self, requests: Sequence[tuple[int, int]]) -> None:

@@ -81,3 +81,10 @@ def test_the_first_product_allocates_a_workspace() -> None:
     bare, whole = (StepMemory(traced.program, device=each).at(n=8) for each in (BARE, DeviceMemory()))
     assert whole.reserved == bare.reserved + 32 * 2**20
     assert whole.allocated == bare.allocated + 33 * 2**20
+
+
+def test_backward_has_a_workspace_of_its_own() -> None:
+    """Autograd's thread has its own handle of cuBLAS; its products here have no bias, so cuBLASLt is not used there."""
+    step = symshape.trace_training(nn.Linear(16, 4), torch.ones(3, 16), loss=torch.sum, dynamic={"input": {0: "n"}})
+    bare, whole = (StepMemory(step.program, trains=True, device=each).at(n=8) for each in (BARE, DeviceMemory()))
+    assert whole.allocated == bare.allocated + (33 + 32) * 2**20
