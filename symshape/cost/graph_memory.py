@@ -227,13 +227,19 @@ def bucket_graph(program: Program, made: Plan, *, lent: bool = False) -> BucketG
         workspace_users(nodes),
         sum(map(_computes, nodes)),
         lent,
-        tuple(dict.fromkeys(str(node.op) for node in nodes if any(part in str(node.op) for part in _OWN_MEMORY))),
+        with_own_memory(nodes),
     )
 
 
 def workspace_users(nodes: Sequence[Node]) -> dict[int, bool]:
     """Return the positions of the nodes that multiply matrices by cuBLAS, and whether it may be cuBLASLt."""
     return {position: node.op in _LT_PRODUCTS for position, node in enumerate(nodes) if node.op in _PRODUCTS}
+
+
+def with_own_memory(nodes: Sequence[Node]) -> tuple[str, ...]:
+    """Return the names of the ops whose kernels allocate an unknown amount for themselves, each once."""
+    names = dict.fromkeys(str(node.op) for node in nodes)
+    return tuple(name for name in names if any(part in name for part in _OWN_MEMORY))
 
 
 def _computes(node: Node) -> bool:

@@ -12,7 +12,7 @@ import torch
 
 from guards.terms import arithmetic, fold
 from guards.terms.term import Term
-from symshape.cost.graph_memory import DeviceMemory
+from symshape.cost.graph_memory import DeviceMemory, with_own_memory
 from symshape.cost.liveness import PARTS
 from symshape.cost.optimizers import OPTIMIZERS, MakeOptimizer, OptimizerMemory, optimizer_memory
 from symshape.cost.peak_memory import PeakMemory
@@ -55,6 +55,7 @@ class Fits:
         train: the name of the optimizer; empty for inference.
         dtypes: the dtypes of the parameters.
         peak: the live bytes at the peak, as formulas.
+        unknown: the ops whose kernels allocate an unknown amount for themselves, so that less may fit.
         example: the sizes of the example, or those that were given for it (``at``).
     """
 
@@ -78,6 +79,7 @@ class Fits:
         self._aligned = traced.peak_memory(schedule=schedule, alignment=_ALIGNMENT)
         trains = isinstance(traced, TracedTraining)
         self._model = StepMemory(traced.program, schedule, optimizer, trains=trains, device=device)
+        self.unknown = with_own_memory(traced.program.graph.nodes)
         self.symbols = tuple(symbols) or self.peak.domain.symbols
         hints = {each.name: each.hint for each in traced.program.symbols.values() if each.hint is not None}
         for name in at or {}:
@@ -260,7 +262,8 @@ class Fits:
         return f"fits up to {named}{more} in {budget}"
 
     def __str__(self) -> str:
-        return f"{self.formula}: {self.answer}"
+        less = f" (without the workspaces of {', '.join(self.unknown)}, which are not known)" if self.unknown else ""
+        return f"{self.formula}: {self.answer}{less}"
 
     def __repr__(self) -> str:
         return f"<Fits of {self.name}: {self.answer}>"

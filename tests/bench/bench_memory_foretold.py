@@ -352,6 +352,9 @@ def _measure_workspaces(report: Report, args: Any) -> None:
         table.row("cpu", DeviceMemory.here().workspace / 2**20, None)
         return
     module(**case.call("cuda", _few(case)))  # those of the caller's stream
+    module.requires_grad_(True)
+    module(**case.call("cuda", _few(case))).sum().backward()  # those of autograd's thread
+    module.requires_grad_(False).zero_grad()
     _clean()
     before = torch.cuda.memory_reserved()
     compiled = _compiled(case, module, "cuda")

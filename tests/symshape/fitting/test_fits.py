@@ -90,6 +90,12 @@ def test_squares_are_shown_as_squares() -> None:
     assert "B·batch·length²" in found.formula
 
 
+def test_kernels_that_allocate_for_themselves_are_named() -> None:
+    found = symshape.fits(nn.Conv2d(3, 8, 3), torch.ones(2, 3, 8, 8), memory="1 GB", batch=0)
+    assert found.unknown == ("aten.convolution.default",)
+    assert str(found).endswith("in 1.00 GB (without the workspaces of aten.convolution.default, which are not known)")
+
+
 def test_nothing_fits() -> None:
     found = symshape.fits(_mlp(), torch.ones(4, 64), memory="1 kB", batch=0)
     assert (found.sizes, found.pairs, found.fits) == ({}, (), False)
