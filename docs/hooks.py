@@ -1,28 +1,105 @@
-"""Hooks of MkDocs: links that leave docs/ become code, what scrolls is reached by keys, pages are Markdown, too."""
+"""Hooks of MkDocs: notebooks become pages, links that leave docs/ become code, the keyboard reaches what scrolls.
+
+Each page is also copied as plain Markdown, for readers that are programs.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-_OUTSIDE = re.compile(r"\[(?P<text>[^\]]+)\]\((?:\.\./)+(?P<path>(?:tests|notebooks|CONTRIBUTING)[^)#]*)(?:#[^)]*)?\)")
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+_LINK = r"\[(?P<text>[^\]]+)\]\((?P<up>(?:\.\./)+)"
+_OUTSIDE = re.compile(_LINK + r"(?P<path>(?:tests|CONTRIBUTING)[^)#]*)(?:#[^)]*)?\)")
+_TO_NOTEBOOK = re.compile(r"\]\((?P<up>(?:\.\./)*)\.\./notebooks/(?P<name>\w+)\.ipynb")
+_CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?)<code")
+_FROM_NOTEBOOK = re.compile(r"\]\((?:\.\./(?P<page>docs/)|(?P<name>\w+)\.ipynb)")
+
+
+def inside(markdown: str) -> str:
+    """Return a page's text with its links to notebooks as links to their pages, ``notebooks/NAME.md``."""
+    return _TO_NOTEBOOK.sub(r"](\g<up>notebooks/\g<name>.md", markdown)
+
+
+def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:
+    """Return an executed notebook as Markdown, and its pictures by file name.
+
+    Code cells whose source a notebook hides (``jupyter.source_hidden``) can be unfolded on the page.
+
+    Raises:
+        ValueError: a picture has no description (``alt`` in its cell's metadata), or an output is an error.
+    """
+    parts: list[str] = []
+    pictures: dict[str, bytes] = {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(_FROM_NOTEBOOK.sub(_to_page, source))
+            continue
+        parts.append(_code(source, hidden=cell["metadata"].get("jupyter", {}).get("source_hidden", False)))
+        for output in cell["outputs"]:
+            name = f"{path.stem}-{len(pictures) + 1}.png"
+            parts.append(_output(output, name, cell["metadata"].get("alt", ""), pictures))
+    return "\n\n".join(parts) + "\n", pictures
+
+
+def _to_page(found: re.Match[str]) -> str:
+    """Return the beginning of a notebook's link as it is on its page."""
+    return f"]({found['name']}.md" if found["name"] else "](../"
+
+
+def _code(source: str, *, hidden: bool) -> str:
+    """Return a cell's source as a block of code, without the magics of IPython; folded if it is hidden."""
+    lines = ["```python", *(line for line in source.splitlines() if not line.startswith("%")), "```"]
+    if hidden:
+        lines = ['??? example "Code"', "", *(f"    {line}".rstrip() for line in lines)]
+    return "\n".join(lines)
+
+
+def _output(output: dict[str, Any], name: str, alt: str, pictures: dict[str, bytes]) -> str:
+    """Return an output as Markdown: the richest of its forms; a picture is added to ``pictures`` under ``name``."""
+    if output["output_type"] == "error":
+        raise ValueError(f"a notebook has an error as output: {output['ename']}")
+    data = {kind: "".join(text) for kind, text in output.get("data", {"text/plain": output.get("text", "")}).items()}
+    if "image/png" in data:
+        if not alt:
+            raise ValueError(f"the cell of picture {name} has no description: write 'alt' into its metadata")
+        pictures[name] = base64.b64decode(data["image/png"])
+        return f"![{alt}]({name})"
+    if "text/html" in data:
+        return f'<div class="output">{data["text/html"]}</div>'
+    return data.get("text/markdown") or f"```text\n{data['text/plain'].rstrip()}\n```"
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Add a page for each notebook, with its pictures."""
+    from mkdocs.structure.files import File
+
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        text, pictures = notebook_page(path)
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
+        for name, content in pictures.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Write links to files of the repository, which the site does not have, as their paths."""
+    """Write links to files of the repository that the site does not have as their paths."""
     return _OUTSIDE.sub(
         lambda match: (
             f"{match['text']} (`{match['path']}`)" if match["text"] != match["path"] else f"`{match['path']}`"
         ),
-        markdown,
+        inside(markdown),
     )
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Let the keyboard reach tables, which may scroll; the theme does so for code that is on the screen."""
-    return html.replace("<table>", '<table tabindex="0">')
+    """Let the keyboard reach tables and code, which may scroll; the theme does so only for code on the screen."""
+    return _CODE.sub(r'\1<code tabindex="0"', html.replace("<table>", '<table tabindex="0">'))
 
 
 def on_post_build(config: Any, **_: Any) -> None:
@@ -32,3 +109,5 @@ def on_post_build(config: Any, **_: Any) -> None:
         target = site / path.relative_to(docs)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        (site / "notebooks" / f"{path.stem}.md").write_text(notebook_page(path)[0], encoding="utf-8")

@@ -28,6 +28,7 @@ from tests.pages.markdown import (
     commands,
     links,
     listed_pages,
+    notebook_pages,
     pages,
     plain,
 )
@@ -88,7 +89,7 @@ def test_a_page_that_is_wrong_fails(tmp_path: Path) -> None:
     assert run(page) == 2
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=_name)
+@pytest.mark.parametrize("path", [*TEXTS, *notebook_pages().values()], ids=_name)
 def test_links_lead_somewhere(path: Path) -> None:
     assert not broken_links(path)
 
@@ -121,7 +122,7 @@ def test_the_versions_of_torch_are_those_of_the_code() -> None:
 
 def test_the_navigation_lists_every_page_once() -> None:
     listed = listed_pages()
-    assert sorted(listed) == sorted(path.relative_to(DOCS).as_posix() for path in PAGES)
+    assert sorted(listed) == sorted([*(path.relative_to(DOCS).as_posix() for path in PAGES), *notebook_pages()])
     assert len(set(listed)) == len(listed)
 
 

@@ -42,9 +42,11 @@ def test_executes(path: Path) -> None:
 
 
 def _texts(cell: Any) -> list[str]:
-    """What a cell printed (in however many parts) and what it answered, as text; pictures and tables are left out."""
+    """Return the text that a cell printed, in however many parts, and its answers; pictures and HTML are left out."""
     outputs = cell.get("outputs", ())
-    answers = [each.data.get("text/plain", "") for each in outputs if "data" in each]
+    answers = [
+        each.data.get(kind, "") for each in outputs if "data" in each for kind in ("text/plain", "text/markdown")
+    ]
     return ["".join(each.text for each in outputs if "text" in each), *answers]
 
 

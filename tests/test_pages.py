@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.pages import benchmarks, public_names, streams
-from tests.pages.markdown import DOCS, links, listed_pages
+from tests.pages.markdown import DOCS, hooks, links, listed_pages, notebook_pages
 
 
 def test_the_index_links_every_page() -> None:
-    linked = {target.partition("#")[0] for target in links((DOCS / "index.md").read_text(encoding="utf-8"))}
+    text = hooks().inside((DOCS / "index.md").read_text(encoding="utf-8"))
+    linked = {target.partition("#")[0] for target in links(text)}
     assert set(listed_pages()) - linked == {"index.md"}
 
 
@@ -57,3 +61,70 @@ def test_a_stream_is_ahead_from_the_call_after_which_it_is_never_behind() -> Non
     assert stream([0.5, 0.5, 0.5, 0.5]).ahead_from == 1
     assert stream([3.0, 1.0, 1.0, 1.0]).ahead_from is None
     assert stream([3.0, 0.5, 0.25, 0.25]).last_ratio == 1.0
+
+
+@pytest.mark.parametrize(
+    ("source", "page"),
+    [
+        ("[a](../notebooks/01_x.ipynb)", "[a](notebooks/01_x.md)"),
+        ("[a](../../notebooks/01_x.ipynb#y)", "[a](../notebooks/01_x.md#y)"),
+        ("[a](../../tests/x.py), [b](plan.md)", "[a](../../tests/x.py), [b](plan.md)"),
+    ],
+)
+def test_links_of_pages_to_notebooks_lead_to_their_pages(source: str, page: str) -> None:
+    assert hooks().inside(source) == page
+
+
+def _notebook(path: Path, *cells: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"cells": list(cells)}))
+    return path
+
+
+def _code_cell(source: str, output: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {"cell_type": "code", "source": [source], "metadata": metadata, "outputs": [output]}
+
+
+def test_a_notebook_as_a_page(tmp_path: Path) -> None:
+    text, pictures = hooks().notebook_page(
+        _notebook(
+            tmp_path / "n.ipynb",
+            {"cell_type": "markdown", "source": ["# T\n", "[a](../docs/start.md) [b](02_y.ipynb)"]},
+            _code_cell("print(1)", {"output_type": "stream", "text": ["1\n"]}),
+            _code_cell("f", {"output_type": "execute_result", "data": {"text/html": ["<p>x</p>"], "text/plain": "x"}}),
+            _code_cell("m", {"output_type": "execute_result", "data": {"text/markdown": ["| a |"], "text/plain": "x"}}),
+            _code_cell(
+                "%matplotlib inline\nplot()",
+                {"output_type": "display_data", "data": {"image/png": "QUJD", "text/plain": ["<Figure>"]}},
+                alt="A plot",
+                jupyter={"source_hidden": True},
+            ),
+        )
+    )
+    assert text == (
+        "# T\n[a](../start.md) [b](02_y.md)\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\n"
+        '```python\nf\n```\n\n<div class="output"><p>x</p></div>\n\n```python\nm\n```\n\n| a |\n\n'
+        '??? example "Code"\n\n    ```python\n    plot()\n    ```\n\n![A plot](n-1.png)\n'
+    )
+    assert pictures == {"n-1.png": b"ABC"}
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ({"output_type": "display_data", "data": {"image/png": "QUJD"}}, "no description"),
+        ({"output_type": "error", "ename": "ValueError"}, "ValueError"),
+    ],
+)
+def test_notebooks_that_are_no_page(output: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said):
+        hooks().notebook_page(_notebook(tmp_path / "n.ipynb", _code_cell("x", output)))
+
+
+@pytest.mark.parametrize("path", notebook_pages().values(), ids=lambda path: path.stem)
+def test_each_notebook_opens_with_a_question_and_ends_with_what_to_try(path: Path) -> None:
+    text, _ = hooks().notebook_page(path)
+    headings = re.findall(
+        r"^#+ .*", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    assert headings[0].endswith("?")
+    assert headings[-1] == "## Try"

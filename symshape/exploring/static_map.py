@@ -42,7 +42,9 @@ def map_svg(space: Space) -> str:
     width, height = wide * len(across.values), high * len(up.values)
     body = "".join(_row(row, height - high * (index + 1), wide, high) for index, row in enumerate(rows))
     frame = f'<rect x="{_MARGIN}" width="{width}" height="{height}" fill="none" stroke="#888"/>'
-    shape = f'width="{width + _MARGIN + 12}" height="{height + 42}" role="img" aria-label="region map"'
+    whole = width + _MARGIN + 12, height + 42
+    size = 'width="{0}" height="{1}" viewBox="0 0 {0} {1}" style="max-width:100%;height:auto"'.format(*whole)
+    shape = f'{size} role="img" aria-label="region map"'
     drawn = f'<svg xmlns="http://www.w3.org/2000/svg" {shape}>{body}{frame}{_edges(across, up, width, height)}</svg>'
     names = ", ".join(_named(space, index) for index in seen[:12]) or "nothing is served here"
     steps = [axis.values[1] - axis.values[0] for axis in (across, up)]

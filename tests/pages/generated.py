@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.discovery import REPOSITORY
 from tests.pages import benchmarks, layers, public_names, reference, streams
-from tests.pages.markdown import DOCS, README, listed_pages
+from tests.pages.markdown import DOCS, README, listed_pages, page_text
 
 _PART = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PARTS = {
@@ -48,7 +48,7 @@ def _llms(fresh: Mapping[Path, str]) -> str:
     lines = ["# symshape", "", "> A symbolic shape and guard engine for PyTorch programs whose sizes vary.", ""]
     for name in listed_pages():
         path = DOCS / name
-        text = fresh[path] if path in fresh else path.read_text(encoding="utf-8")
+        text = fresh[path] if path in fresh else page_text(name)
         title, _, rest = text.removeprefix("# ").partition("\n")
         first = next((each for each in rest.split("\n\n") if re.match(r"[\w`]", each.strip())), "")
         sentence = re.split(r"(?<=[.:?])\s", " ".join(first.split()), maxsplit=1)[0]

@@ -1,11 +1,14 @@
-"""Code blocks, headings and links of Markdown files."""
+"""Code blocks, headings and links of Markdown files, and of notebooks as pages."""
 
 from __future__ import annotations
 
 import doctest
+import importlib.util
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -14,6 +17,7 @@ from tests.discovery import REPOSITORY
 README = REPOSITORY / "README.md"
 CONTRIBUTING = REPOSITORY / "CONTRIBUTING.md"
 DOCS = REPOSITORY / "docs"
+NOTEBOOKS = REPOSITORY / "notebooks"
 SETTINGS = REPOSITORY / "mkdocs.yml"
 
 # A block is run unless the line before it is a comment that says why not: <!-- not run: needs CUDA -->
@@ -79,10 +83,36 @@ def _slug(title: str) -> str:
     return re.sub(r"[-\s]+", "-", kept)
 
 
+def hooks() -> Any:
+    """Return the module ``docs/hooks.py``, which MkDocs loads by its path."""
+    spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def notebook_pages() -> dict[str, Path]:
+    """Return the notebooks by the names that their pages have below docs/."""
+    return {f"notebooks/{path.stem}.md": path for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+
+
+def page_text(name: str) -> str:
+    """Return the text of a page that the navigation lists; that of a notebook is made from its cells."""
+    notebook = notebook_pages().get(name)
+    return (DOCS / name).read_text(encoding="utf-8") if notebook is None else str(hooks().notebook_page(notebook)[0])
+
+
 def broken_links(path: Path) -> list[str]:
     """Return the links of a page that lead nowhere in this checkout.  Links to other sites are not followed."""
     broken = []
-    for target in links(path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = "\n\n".join(
+            "".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"
+        )
+    for target in links(text):
         if re.match(r"[a-z]+:", target):
             continue
         name, _, anchor = target.partition("#")
