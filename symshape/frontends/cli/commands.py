@@ -134,7 +134,10 @@ def _plain(verdict: guards.Verdict) -> dict[str, Any]:
 
 @app.command()
 def env() -> None:
-    """Print the versions, the devices and what is compiled, for a report."""
+    """Print the versions, the devices and what is compiled, for a report.
+
+    Example: symshape env > environment.txt
+    """
     Console().print(terminal_table(versions_table()))
 
 
@@ -162,6 +165,8 @@ def demo(
     """Trace two models and send real traffic through them.
 
     Shows their guards, and calls through symshape.compile and torch.compile side by side.
+
+    Example: symshape demo --model gpt2 --requests 100
     """
     from symshape.frontends.cli.demo import Settings, run_demo
 

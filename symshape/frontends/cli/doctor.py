@@ -12,6 +12,7 @@ import torch
 
 from guards.terms.term import Term
 from symshape.exploring.tables import Table
+from symshape.native import cache
 from symshape.native.building import why_missing
 from symshape.native.extensions import EXTENSIONS
 from symshape.native.loader import found
@@ -36,7 +37,7 @@ class Finding:
 
 def findings() -> list[Finding]:
     """Return the findings of each part, in the order in which to repair them."""
-    return [_torch(), _python(), _guards(), *_native(), _cuda(), _store()]
+    return [_torch(), _python(), _guards(), *_native(), _native_cache(), _cuda(), _store()]
 
 
 def findings_table(shown: list[Finding]) -> Table:
@@ -87,6 +88,19 @@ def _native() -> Iterator[Finding]:
         )
 
 
+def _native_cache() -> Finding:
+    path = cache.root()
+    if not _writable(path):
+        return Finding("C++ cache", f"{path} cannot be written", f"name a folder of yours in {cache.VARIABLE}")
+    count = sum(1 for _ in path.glob(f"*/{cache.REPORT}"))
+    return Finding("C++ cache", f"{path}: {count} builds")
+
+
+def _writable(path: Path) -> bool:
+    """Return whether files can be written to a folder, or the folder can be made."""
+    return os.access(next(each for each in (path, *path.parents) if each.exists()), os.W_OK)
+
+
 def _cuda() -> Finding:
     if torch.cuda.is_available():
         names = {torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())}
@@ -98,8 +112,7 @@ def _cuda() -> Finding:
 
 def _store() -> Finding:
     path = Path(default_path())
-    nearest = next(each for each in (path, *path.parents) if each.exists())
-    if not os.access(nearest, os.W_OK):
+    if not _writable(path):
         return Finding("store", f"{path} cannot be written", "name a folder of yours in SYMSHAPE_STORE")
     count = sum(1 for _ in path.rglob("*.entry")) if path.exists() else 0
     return Finding("store", f"{path}: {count} entries")

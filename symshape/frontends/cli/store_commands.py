@@ -32,7 +32,10 @@ cache = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Programs 
 
 
 def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry).")]) -> None:
-    """Print an entry of a store: its calls, guards and operators."""
+    """Print an entry of a store: its calls, guards and operators.
+
+    Example: symshape show 5f0e1c.entry
+    """
     try:
         Console(soft_wrap=True).print(Text(show_entry(file.read_bytes())))
     except (SymShapeError, OSError) as error:
@@ -42,7 +45,10 @@ def show(file: Annotated[Path, typer.Argument(help="A file of a store (….entry
 
 @cache.command("list")
 def list_entries(store: _Where = None) -> None:
-    """List the entries, the most recently used first."""
+    """List the entries, the most recently used first.
+
+    Example: symshape cache list --store /srv/store
+    """
     here = _store(store)
     found = sorted(here.all(), key=lambda each: -each.used)
     rows = tuple((each.digest[:12], *_described(here, each), shown(each.bytes, "B"), _age(each)) for each in found)
@@ -56,7 +62,10 @@ def list_entries(store: _Where = None) -> None:
 
 @cache.command("show")
 def show_one(entry: Annotated[str, typer.Argument(help="How its name begins.")], store: _Where = None) -> None:
-    """Print one entry: its calls, guards and operators."""
+    """Print one entry: its calls, guards and operators.
+
+    Example: symshape cache show 5f0e
+    """
     here = _store(store)
     found = [each for each in here.all() if each.digest.startswith(entry)]
     if len(found) != 1:
@@ -75,6 +84,8 @@ def verify(
     """Read every entry whole and prove every certificate again.
 
     Exit code: 1 if an entry is damaged or a certificate does not hold.
+
+    Example: symshape cache verify --remove
     """
     here, wrong, count = _store(store), 0, 0
     for each in here.all():
@@ -118,6 +129,8 @@ def prune(
     """Remove the least recently used entries.
 
     Files that were never finished go too.
+
+    Example: symshape cache prune --most '200 MB'
     """
     try:
         gone = _store(store).prune(amount(most, "bytes"))
@@ -129,7 +142,10 @@ def prune(
 
 @cache.command("export")
 def export_entries(file: Annotated[Path, typer.Argument(help="Is written.")], store: _Where = None) -> None:
-    """Write all entries to one file, for another machine."""
+    """Write all entries to one file, for another machine.
+
+    Example: symshape cache export programs.store
+    """
     typer.echo(f"{export_to(_store(store), file)} entries")
 
 
@@ -138,6 +154,8 @@ def import_entries(file: Annotated[Path, typer.Argument(help="What export wrote.
     """Import the entries of a file.
 
     Entries decide what programs compute: import only files that you trust.
+
+    Example: symshape cache import programs.store
     """
     try:
         typer.echo(f"{import_from(_store(store), file)} entries")

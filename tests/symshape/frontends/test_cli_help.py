@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,28 @@ def test_help_is_short_and_long(words: list[str]) -> None:
     assert "Usage: " in text
     assert "..." not in text.replace("[ARGS]...", ""), "the first sentence of a command is too long for the list"
     assert max(map(len, text.splitlines())) <= 80
+
+
+def leaves() -> Iterator[tuple[list[str], Any]]:
+    """Yield the words of every command that does something, and the command."""
+
+    def below(command: Any, words: list[str]) -> Iterator[tuple[list[str], Any]]:
+        inner = getattr(command, "commands", {})
+        for name, each in inner.items():
+            yield from below(each, [*words, name])
+        if not inner:
+            yield words, command
+
+    return below(typer.main.get_command(app), [])
+
+
+@pytest.mark.parametrize(("words", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in leaves()])
+def test_help_has_an_example_with_options_that_exist(words: list[str], command: Any) -> None:
+    (example,) = re.findall(r"Example: (.+(?:\n.+)*)", command.help)
+    (own,) = (each for each in example.split(";") if each.split()[: len(words) + 1] == ["symshape", *words])
+    options = {name for each in command.params for name in each.opts}
+    shown = [word.partition("=")[0] for word in shlex.split(own) if word.startswith("-")]
+    assert set(shown) <= options
 
 
 @pytest.fixture

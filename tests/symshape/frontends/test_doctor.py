@@ -32,7 +32,7 @@ def test_every_part_is_looked_at_and_the_exit_code_says_whether_something_is_to_
     assert ran.exit_code == any(each.advice for each in shown)
 
 
-_PARTS = ("torch", "Python", "guards", "C++", "CUDA", "store")
+_PARTS = ("torch", "Python", "guards", "C++", "C++ cache", "CUDA", "store")
 
 
 def test_a_torch_that_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +89,13 @@ def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert _one("store").state.endswith("b: 0 entries")
     monkeypatch.setattr(doctor.os, "access", lambda path, mode: path != tmp_path / "a")
     assert "SYMSHAPE_STORE" in _one("store").advice
+
+
+def test_a_cache_of_compiled_files_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SYMSHAPE_NATIVE_CACHE", str(tmp_path))
+    (tmp_path / "torch-1").mkdir()
+    assert _one("C++ cache").state.endswith("0 builds")
+    (tmp_path / "torch-1" / "report.json").touch()
+    assert _one("C++ cache") == doctor.Finding("C++ cache", f"{tmp_path}: 1 builds")
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: path != tmp_path)
+    assert _one("C++ cache").advice == "name a folder of yours in SYMSHAPE_NATIVE_CACHE"
