@@ -43,7 +43,7 @@ export SYMSHAPE_NATIVE := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-all lint format types bench fuzz sweep golden pages docs mutation notebooks clean clean-venv
+.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-all lint format types bench fuzz sweep golden pages docs look mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,7 +101,7 @@ $(STAMP): $(INSTALLED) $(GUARDS) $(wildcard symshape/*/*.cpp symshape/*/*/*.cpp 
 	@rm -f build.log
 	@touch "$@"
 
-# For the tests of reports; they skip what is not there. Downloads have a time limit, what was downloaded is installed whole.
+# For the tests of reports and of the site; they skip what is not there. Downloads have a time limit, what was downloaded is installed whole.
 AXE := node_modules/axe-core/axe.min.js
 DEBS := chromium chromium-driver fonts-dejavu-core
 browser:  ## a headless Chromium (Debian, as root) and axe-core (npm) for the tests of reports, where they can be had
@@ -167,6 +167,9 @@ docs:  ## the pages for users as a site, strictly, in build/site
 	@[ -x $(VENV)-docs/bin/mkdocs ] || { $(or $(firstword $(wildcard $(PY))),$(PYTHON)) -m venv $(VENV)-docs && \
 	    $(VENV)-docs/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) -c constraints.txt mkdocs mkdocs-material "mkdocstrings[python]" ruff; }
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict $(ARGS)
+
+look: docs browser $(STAMP)  ## the site in a headless Chromium: axe-core in light, dark and 620 pixels, and the search
+	@$(PY) -m pytest -n0 tests/test_site.py $(ARGS)
 
 # cosmic-ray has a place of its own: what it depends on is nothing that we pin.
 mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECONDS=1500, NAME=deciders)

@@ -30,7 +30,15 @@ class Page:
         self.driver = driver
 
     def open(self, path: Path, *, width: int = 1280, dark: bool = False) -> Page:
-        """Opens a file in a window of so many pixels, with light or dark preferred."""
+        """Open a report and wait until it is drawn; see ``visit``."""
+        self.visit(path, width=width, dark=dark)
+        self.wait(
+            "return document.querySelector('#symshape').app != null || document.querySelector('.symshape') != null"
+        )
+        return self
+
+    def visit(self, path: Path, *, width: int = 1280, dark: bool = False) -> None:
+        """Open a file in a window of so many pixels, with light or dark preferred."""
         size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -40,10 +48,17 @@ class Page:
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(path.as_uri())
-        self.wait(
-            "return document.querySelector('#symshape').app != null || document.querySelector('.symshape') != null"
+
+    def serious_findings(self) -> list[tuple[str, list[str]]]:
+        """Return what axe-core holds for serious or critical: the rules, with the first elements that break them."""
+        if not AXE.is_file():
+            pytest.skip("axe-core is not there (`make browser` installs it)")
+        self.driver.execute_script(AXE.read_text(encoding="utf-8"))
+        found: list[dict[str, Any]] = self.driver.execute_async_script(
+            "const done = arguments[0]; axe.run(document).then((found) => done(found.violations))"
         )
-        return self
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        return [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in serious]
 
     def show(self, exploration: Exploration, folder: Path, **window: Any) -> Page:
         """Saves an exploration and opens it."""
@@ -101,7 +116,9 @@ def windows() -> Iterator[Page]:
         pytest.skip("there is no Chromium with its driver (Debian: apt-get install chromium chromium-driver)")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+    # A mouse is there: without one, the theme of the docs takes code out of the order of the tab key.
+    mouse = "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", mouse):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     made = webdriver.Chrome(options=options, service=Service(driver))

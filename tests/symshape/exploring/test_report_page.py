@@ -14,7 +14,7 @@ import torch
 import symshape
 from guards import Guard, GuardSet, Origin, parse
 from symshape.frontends.compiled import Compiled
-from tests.symshape.exploring.browser import AXE, Page, windows
+from tests.symshape.exploring.browser import Page, windows
 
 
 @pytest.fixture(scope="module")
@@ -307,21 +307,12 @@ def test_hostile_texts_stay_text(page: Page, tmp_path: Path) -> None:
 
 
 def test_axe_finds_nothing_serious(page: Page, saved: Path) -> None:
-    if not AXE.is_file():
-        pytest.skip("axe-core is not there (`npm install --no-save axe-core` in the repository, as .ci/run does)")
-    source = AXE.read_text(encoding="utf-8")
     for dark in (False, True):
         page.open(saved, dark=dark)
-        page.driver.execute_script(source)
         for view in ("", "app.unfold()"):  # as it opens, and all tabs at once
             page.run(view)
-            found: list[dict[str, Any]] = page.driver.execute_async_script(
-                "const done = arguments[0]; axe.run(document).then((found) => done(found.violations))"
-            )
-            serious = [each for each in found if each["impact"] in ("serious", "critical")]
-            assert not serious, [
-                (view, dark, each["id"], [n["html"][:200] for n in each["nodes"]][:3]) for each in serious
-            ]
+            serious = page.serious_findings()
+            assert not serious, (view, dark, serious)
 
 
 def test_a_large_report_opens_quickly(page: Page, tmp_path: Path) -> None:
