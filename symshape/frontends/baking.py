@@ -20,7 +20,7 @@ from symshape.exploring.plain_text import table_text
 from symshape.exploring.progress import progress_bar
 from symshape.exploring.tables import Table
 from symshape.frontends.compiled import Compiled
-from symshape.frontends.program_sources import StoredPrograms
+from symshape.frontends.stored_programs import StoredPrograms
 from symshape.options import Options, options_of
 from symshape.planning.traffic import Traffic
 from symshape.store.certificates import NotCertifiable

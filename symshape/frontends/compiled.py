@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,21 +15,12 @@ from symshape.calls.floats import with_leaves
 from symshape.calls.policies import Dynamic
 from symshape.cost.units import amount
 from symshape.errors import Reason, UnsupportedError
-from symshape.exploring.report_html import report_html
 from symshape.frontends import profilers
-from symshape.frontends.exploration.caches import cache_report
-from symshape.frontends.metrics import metrics_of, prometheus_text
 from symshape.frontends.misses import Misses
 from symshape.frontends.profilers import Annotator, torch_profiler
 from symshape.frontends.program_sources import source_of
-from symshape.frontends.reporting import DevicePeaks, report
-from symshape.frontends.seen_traffic import traffic_of
 from symshape.frontends.stats import Stats, stats_of
-from symshape.frontends.warming import WarmUp, settle, warm_up
-from symshape.frontends.what_if import Which, wanted_sizes, which_of_call, which_of_sizes
 from symshape.options import Options
-from symshape.planning.bucket_plan import BucketPlan
-from symshape.planning.traffic import Traffic
 from symshape.runtime.cache import Branch, EntryCache
 from symshape.runtime.dispatcher import Dispatcher
 from symshape.runtime.eager_calls import EagerCall, EagerCalls
@@ -42,11 +33,19 @@ from symshape.runtime.runners.choice import RunnerName, constants_for
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.trials import EVERY
 from symshape.runtime.variables import AskAgain, Layout, serve
-from symshape.runtime.verify import Verifier
 from symshape.torch_internals import autograd, dispatch
 from symshape.torch_internals.private import refusal
 from symshape.tracing.mode import is_tracing, modes_on_stack
 from symshape.user_code import name_of
+
+if TYPE_CHECKING:
+    from symshape.cost.devices import DevicePeaks
+    from symshape.cost.graph_memory import GraphMemory
+    from symshape.frontends.warming import WarmUp
+    from symshape.frontends.what_if import Which
+    from symshape.planning.bucket_plan import BucketPlan
+    from symshape.planning.traffic import Traffic
+    from symshape.runtime.verify import Verifier
 
 _NOW_AND_THEN, _TIMED = EVERY - 1, 256
 _is_dynamo_compiling = torch.compiler.is_dynamo_compiling  # looked up once
@@ -109,8 +108,13 @@ class Compiled:
         )
         rate, discard, find = options.verify, self._cache.discard, self._dispatcher.entry_of
         draws = options.randomness == "any"
-        self._verifier = Verifier(name_of(fn), fn, rate, discard, find, draws=draws) if rate else None
-        self._serve = self._verifier.serve if self._verifier is not None else functools.partial(serve, fn)
+        self._verifier: Verifier | None = None
+        self._serve: Callable[..., Any] = functools.partial(serve, fn)
+        if rate:
+            from symshape.runtime.verify import Verifier
+
+            self._verifier = Verifier(name_of(fn), fn, rate, discard, find, draws=draws)
+            self._serve = self._verifier.serve
         if not isinstance(fn, torch.nn.Module):
             functools.update_wrapper(self, fn, updated=())
 
@@ -267,6 +271,8 @@ class Compiled:
         >>> double.traffic().counts
         {(8,): 2, (5,): 1}
         """
+        from symshape.frontends.seen_traffic import traffic_of
+
         return traffic_of(self.entries, entry)
 
     def report(self, peaks: DevicePeaks | None = None) -> str:
@@ -275,6 +281,8 @@ class Compiled:
         With a device's ``peaks``, also the roofline. In notebooks, and on the page of :func:`symshape.explore`, the
         report is shown as tables.
         """
+        from symshape.frontends.reporting import report
+
         found = report(self._cache.entries, self._graphs, peaks)
         return encodable("\n".join([found, *self._eager.lines(), *self._plain.lines()]))
 
@@ -293,6 +301,8 @@ class Compiled:
         # TYPE symshape_entry_calls gauge
         symshape_entry_calls{function="<lambda>",entry="0"} 2
         """
+        from symshape.frontends.metrics import metrics_of, prometheus_text
+
         calls = {each.number: sum(seen.calls for seen in list(each.seen.values())) for each in self._cache.entries}
         return prometheus_text(metrics_of(name_of(self.fn), self.stats(), calls, self._graphs.bytes()))
 
@@ -314,6 +324,8 @@ class Compiled:
         >>> bool(miss), miss.nearest
         (False, {'x.size(0)': 12})
         """
+        from symshape.frontends.what_if import wanted_sizes, which_of_call, which_of_sizes
+
         sizes = wanted_sizes(args, kwargs)
         if sizes is not None:
             return which_of_sizes(self._cache, sizes)
@@ -325,7 +337,32 @@ class Compiled:
         return which_of_call(self._cache, flatten_call(self.fn, args, kwargs, variables))
 
     # -- buckets
-    def warm_up(self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True) -> WarmUp:
+    def graph_memory(self, sizes: BucketPlan | Iterable[Any]) -> GraphMemory:
+        """Return the memory that ``warm_up`` with these sizes takes on a CUDA device; nothing is captured.
+
+        On a machine without one it is that of a Hopper device, for the kernels that the program was traced with.
+
+        Args:
+            sizes: as for :meth:`warm_up`.
+
+        Raises:
+            InputError: as :meth:`warm_up`.
+
+        >>> import torch, symshape
+        >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
+        >>> _ = double(torch.ones(5))
+        >>> found = double.graph_memory([(10_000_000,), (40,)])
+        >>> len(found.buckets), found.pool, found.buffers
+        (2, 44040192, 41943040)
+        """
+        from symshape.cost.graph_memory import graph_memory
+        from symshape.frontends.warming import foretold_buckets, planned_work
+
+        return graph_memory(foretold_buckets(planned_work(self.entries, sizes)[2]))
+
+    def warm_up(
+        self, sizes: BucketPlan | Iterable[Any], *, progress: bool = True, memory: int | str | None = None
+    ) -> WarmUp:
         """Make and capture buckets before calls need them, the largest first, and prefer them from now on.
 
         Args:
@@ -334,9 +371,12 @@ class Compiled:
                 data decide on, too (``u0``, as the report calls them): pieces that have them wait for their first call
                 else.
             progress: show a progress bar (needs the extra ``cli``).
+            memory: the most bytes (a number, or ``"2 GB"``) that the graphs may take on the device, as
+                :meth:`graph_memory` foretells it; None for no limit.
 
         Raises:
-            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program.
+            InputError: nothing was called yet, the runner has no buckets, or the sizes are not those of the program;
+                or the graphs would take more than ``memory``. It says which would fit, and nothing is captured.
 
         >>> import torch, symshape
         >>> double = symshape.compile(lambda x: x * 2, dynamic=True, runner="padded")
@@ -345,7 +385,10 @@ class Compiled:
         >>> [(each.sizes, each.ready) for _, each in warm.made]
         [({'s0': 100}, True), ({'s0': 40}, True)]
         """
-        return warm_up(self.entries, sizes, progress=progress)
+        from symshape.frontends.warming import warm_up
+
+        budget = None if memory is None else amount(memory, "bytes", "memory")
+        return warm_up(self.entries, sizes, progress=progress, budget=budget)
 
     def settle(self, seconds: float | None = None) -> bool:
         """Wait until no kernel is compiled in the background (``kernels="background"``), and capture finished ones.
@@ -362,6 +405,8 @@ class Compiled:
         >>> symshape.compile(lambda x: x * 2, runner="padded").settle()
         True
         """
+        from symshape.frontends.warming import settle
+
         return settle(self.entries, seconds)
 
     # -- as an object
@@ -403,4 +448,7 @@ class Compiled:
         return f"<Compiled {name_of(self.fn)}: {len(self.entries)} entries, runner {self._runner}>"
 
     def _repr_html_(self) -> str:
+        from symshape.exploring.report_html import report_html
+        from symshape.frontends.exploration.caches import cache_report
+
         return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))

@@ -11,7 +11,7 @@ import attrs
 
 from guards.terms import fold
 from symshape.cost.graph_memory import BucketGraph, GraphMemory, bucket_graph, check_budget, graph_memory
-from symshape.cost.units import amount, shown
+from symshape.cost.units import shown
 from symshape.errors import InputError
 from symshape.exploring.html import table_html
 from symshape.exploring.plain_text import table_text
