@@ -45,7 +45,6 @@ ELSEWHERE = {
         "torch.fx.experimental.symbolic_shapes.StatelessSymbolicContext",
     },
     "symshape.runtime.runners.inductor.code": {"torch._functorch._aot_autograd.aot_autograd_result"},
-    "symshape.frontends.tlparse": {"torch._logging", "torch._logging._internal"},
     "symshape.frontends.profilers": {"torch.autograd.profiler._is_profiler_enabled"},
     "symshape.tracing.traced_modes": {"torch.compiler._is_compiling_flag"},
     "symshape.store.ranks": {"torch.distributed.distributed_c10d._get_process_group_store"},

@@ -18,7 +18,7 @@ from symshape.errors import Reason, UnsupportedError
 from symshape.frontends import profilers
 from symshape.frontends.misses import Misses
 from symshape.frontends.profilers import Annotator, torch_profiler
-from symshape.frontends.program_sources import source_of
+from symshape.frontends.program_sources import ProgramSource, TracedPrograms
 from symshape.frontends.stats import Stats, stats_of
 from symshape.options import Options
 from symshape.runtime.cache import Branch, EntryCache
@@ -86,7 +86,7 @@ class Compiled:
         self._annotator = Annotator(name_of(fn))
         profilers.refresh()
         self._layout: Layout = Layout(constants_for(runner) if dynamic is None or dynamic is True else None)
-        self._source = source_of(fn, options, dynamic, self._layout)
+        self._source = _source_of(fn, options, dynamic, self._layout)
         known = KnownCalls(self._cache)
         self._misses = Misses(
             fn,
@@ -452,3 +452,17 @@ class Compiled:
         from symshape.frontends.exploration.caches import cache_report
 
         return report_html(cache_report(self._cache, self.stats(), name_of(self.fn), short=True))
+
+
+def _source_of(fn: Callable[..., Any], options: Options, dynamic: Dynamic, layout: Layout) -> ProgramSource:
+    """Return the source of a function's programs for these options.
+
+    Raises:
+        InputError: ``on_miss="error"`` with ranks.
+    """
+    traced = TracedPrograms(fn, options)
+    if options.store is False or options.store is None:
+        return traced
+    from symshape.frontends.stored_programs import stored_programs
+
+    return stored_programs(fn, traced, options, dynamic, layout)

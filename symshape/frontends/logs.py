@@ -17,6 +17,9 @@ import attrs
 
 from symshape import events
 from symshape.errors import InputError
+from symshape.graph.program import Program
+from symshape.graph.text import text
+from symshape.torch_internals import structured_trace
 
 VARIABLE = "SYMSHAPE_LOGS"
 
@@ -144,3 +147,11 @@ def set_logs_from_environment() -> None:
         set_logs(*(word for word in words if word != "json"), json="json" in words)
     except InputError as error:
         warnings.warn(f"{VARIABLE}: {error}", stacklevel=2)
+
+
+def recorded(program: Program) -> Program:
+    """Return the program, after writing its ops and guards as artefacts of ``TORCH_TRACE``, if they are collected."""
+    if structured_trace.collects():
+        for what, payload in (("graph", text(program.graph)), ("guards", program.guards.text() or "no guards")):
+            structured_trace.write_artefact(f"symshape_{program.name}_{what}", payload)
+    return program

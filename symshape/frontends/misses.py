@@ -16,8 +16,8 @@ from symshape.calls.variables import GradientsRead, writing
 from symshape.frontends import profilers
 from symshape.frontends.changing import Changing, History, changed_sizes, on_device
 from symshape.frontends.differences import Miss, miss_of
+from symshape.frontends.logs import recorded
 from symshape.frontends.program_sources import ProgramRequest, ProgramSource
-from symshape.frontends.tlparse import recorded
 from symshape.frontends.trace import check_call
 from symshape.graph.program import Program, State
 from symshape.options import Options

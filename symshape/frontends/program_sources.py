@@ -8,16 +8,14 @@ from typing import Any, Protocol
 import attrs
 
 from symshape.calls.arguments import Call
-from symshape.calls.policies import Dynamic
 from symshape.calls.variables import Variable
 from symshape.graph.program import Program, State
 from symshape.options import Options
 from symshape.runtime.entry import Entry
-from symshape.runtime.variables import Layout
 from symshape.tracing.capture import capture
 from symshape.tracing.symbolic_arguments import Policies
 
-__all__ = ["ProgramRequest", "ProgramSource", "TracedPrograms", "source_of"]
+__all__ = ["ProgramRequest", "ProgramSource", "TracedPrograms"]
 
 
 @attrs.frozen(eq=False)
@@ -94,17 +92,3 @@ class TracedPrograms:
 
     def clear(self) -> None:
         """Do nothing: no program is loaded."""
-
-
-def source_of(fn: Callable[..., Any], options: Options, dynamic: Dynamic, layout: Layout) -> ProgramSource:
-    """Return the source of a function's programs for these options.
-
-    Raises:
-        InputError: ``on_miss="error"`` with ranks.
-    """
-    traced = TracedPrograms(fn, options)
-    if options.store is False or options.store is None:
-        return traced
-    from symshape.frontends.stored_programs import stored_programs
-
-    return stored_programs(fn, traced, options, dynamic, layout)

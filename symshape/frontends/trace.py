@@ -16,7 +16,7 @@ from symshape.calls.policies import Dynamic, policies
 from symshape.dims import Policy
 from symshape.errors import GuardViolation, InputError
 from symshape.frontends.differences import structure_differences, violation_sentences
-from symshape.frontends.tlparse import recorded
+from symshape.frontends.logs import recorded
 from symshape.frontends.what_if import integers_at, on_any_device, wanted_sizes
 from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Symbol, slot_names

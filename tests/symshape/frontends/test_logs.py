@@ -14,7 +14,7 @@ import torch
 
 import symshape
 from symshape import events
-from symshape.frontends import tlparse
+from symshape.frontends import logs
 from symshape.frontends.logs import TOPICS
 
 
@@ -137,7 +137,7 @@ def test_where_nobody_collects_no_program_is_written_out(monkeypatch: pytest.Mon
     """Torch's handler is there until a record; a long text made for it took a tenth of a process's first trace."""
     written: list[object] = []
     monkeypatch.delenv("MAST_HPC_JOB_NAME", raising=False)
-    monkeypatch.setattr(tlparse, "text", written.append)
+    monkeypatch.setattr(logs, "text", written.append)
     handler = torch._logging._internal.LazyTraceHandler(None)
     monkeypatch.setattr(torch._logging._internal.trace_log, "handlers", [handler])
     symshape.compile(lambda x: x * 2)(torch.ones(3))

@@ -53,3 +53,21 @@ def test_nothing_is_ready_before_an_eager_call_was_timed() -> None:
     assert not Estimates(1.0, 1.0, 1.0).ready
     assert str(Estimates(1.0, 1.0, 1.0)) == "nothing is timed yet"
     assert "eager 5 ms, padded not timed yet; a bucket costs 100 ms" in str(_estimates())
+
+
+def test_an_eager_call_is_not_priced_by_replays_of_slower_kernels() -> None:
+    estimates = Estimates(floor=0.0, rate=1.0, price=1.0)
+    estimates.eager_host.saw(5.0)
+    estimates.ran(10.0, 12.0)
+    estimates.replayed(10.0, 30.0)
+    assert estimates.bucket(10.0) == 30.0
+    assert estimates.eager(10.0) == pytest.approx(12.0)
+    assert estimates.eager(20.0) == pytest.approx(24.0)
+    assert estimates.eager(1.0) == 5.0
+
+
+def test_the_first_calls_do_not_price_the_later_ones() -> None:
+    estimates = Estimates(floor=0.0, rate=1.0, price=1.0)
+    for milliseconds in (870.0, 285.0, 12.0):
+        estimates.eager_host.saw(milliseconds)
+    assert estimates.eager(1.0) == 12.0
