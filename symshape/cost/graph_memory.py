@@ -139,7 +139,7 @@ class GraphMemory:
 
     @property
     def total(self) -> int:
-        """What stays on the device for the graphs: the allocator's memory and the driver's."""
+        """The bytes that stay on the device for the graphs: the allocator's and the driver's."""
         return self.reserved + self.graphs
 
     def table(self) -> Table:

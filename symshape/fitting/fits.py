@@ -198,7 +198,7 @@ class Fits:
 
     @cached_property
     def fits(self) -> bool:
-        """Whether the example itself fits."""
+        """True if the example itself fits."""
         return self._model.fits(self.budget, self.example)
 
     @cached_property

@@ -42,7 +42,7 @@ class ProgramSource(Protocol):
 
     @property
     def stores(self) -> bool:
-        """Whether programs are stored: then the first call already needs one, and a call's form is not checked."""
+        """True if programs are stored: then the first call already needs one, and a call's form is not checked."""
 
     @property
     def loaded(self) -> int:

@@ -30,7 +30,7 @@ __all__ = ["RankPrograms", "StoredPrograms", "stored_programs"]
 
 
 class StoredPrograms:
-    """The source that looks for a stored program before it traces one, and stores what it traced.
+    """The source of stored programs; a program that is missing is traced, and then stored.
 
     Args:
         fn: the function.

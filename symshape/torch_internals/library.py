@@ -15,7 +15,7 @@ generic_associative_scan: Callable[..., Any] = needed(
 )
 generic_scan: Callable[..., Any] = needed("torch._higher_order_ops.scan.generic_scan")
 registry: Any = optional("torch._library.simple_registry.singleton")
-"""What is registered for operators beside their kernels, by operator."""
+"""The registrations of each operator beside its kernels: fake implementations, autograd and vmap rules."""
 
 
 def register_fake(library: torch.library.Library, name: str, fake: Callable[..., Any]) -> None:

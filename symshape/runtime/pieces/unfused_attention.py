@@ -20,7 +20,7 @@ from meta_fns.core.layout import contiguous_strides
 from meta_fns.core.sizes import same, same_shape
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
-from symshape.graph.steps import Node, Step, Value, arguments_by_name, drops, values_in
+from symshape.graph.steps import Node, Step, Value, arguments_by_name, drops, values_in, written_values
 
 __all__ = ["fuses_dropout", "without_fused_dropout"]
 
@@ -55,8 +55,8 @@ def fuses_dropout(node: Node) -> bool:
 def without_fused_dropout(graph: Graph) -> Graph:
     """Return the graph with single ops in place of fused attention with dropout; or the graph itself.
 
-    A call stays fused where its backward is in another graph, where something else reads its random state, and where
-    the gradient of its mask is wanted.
+    A call stays fused where its backward is in another graph, where something else reads its random state, where the
+    gradient of its mask is wanted, and where what backward reads is written to before it.
     """
     if graph not in _known:
         _known[graph] = _replaced(graph)
@@ -71,13 +71,17 @@ def _replaced(graph: Graph) -> Graph | None:
     for node in graph.nodes:
         for value in node.reads:
             readers.setdefault(value, []).append(node)
-    returned = set(values_in(graph.outputs))
+    returned, order = set(values_in(graph.outputs)), {id(node): place for place, node in enumerate(graph.nodes)}
+    writes = [(order[id(node)], id(value.storage)) for node in graph.nodes for value in written_values(node)]
     places = count(1 + max(value.index for node in graph.nodes for value in (*node.reads, *node.outputs) if value))
     instead: dict[int, Sequence[Step]] = {}
     for forward in forwards:
         kept = [value for value in forward.outputs[1:] if value is not None]
         backwards = {id(node): node for value in kept for node in readers.get(value, ())}.values()
-        if returned.isdisjoint(kept) and _fits(forward) and all(map(_backward_fits, backwards)):
+        first, last = order[id(forward)], max((order[id(node)] for node in backwards), default=0)
+        saved = {id(value.storage) for value in (*forward.reads, *forward.outputs) if value is not None}
+        same_then = not any(first < place < last and storage in saved for place, storage in writes)
+        if returned.isdisjoint(kept) and _fits(forward) and all(map(_backward_fits, backwards)) and same_then:
             ops = _Ops(forward, places)
             instead[id(forward)] = ops.forward()
             instead |= {id(node): ops.backward(node) for node in backwards}

@@ -18,7 +18,10 @@ SLOWER = 4.0
 
 
 FEW = 5
-"""Of fewer measurements the least counts: the first calls load kernels, or prepare libraries for their sizes."""
+"""The number of measurements from which on their median counts, and before it their least.
+
+The first calls load kernels, or prepare libraries for their sizes.
+"""
 
 
 class Typical:

@@ -21,7 +21,10 @@ MOST_OPEN = 4096
 MOST_SHARED = 16
 """The number of other calls' buckets that a call credits: those with the most credit."""
 OUTSIDE = 0.5
-"""The share of its credit that a bucket keeps when one is made that does not hold it (simulated: 0 and 1 are worse)."""
+"""The share of its credit that an unmade bucket keeps when a bucket is made that is not larger.
+
+Measured on simulated streams: 0 and 1 are worse.
+"""
 MOST_COARSE = 64
 """The number of other calls' buckets that are looked at, for calls with the same exact sizes: those used last."""
 

@@ -1,4 +1,4 @@
-"""Where a program needs eager's random numbers: inside checkpoints, which draw forward's numbers again in backward."""
+"""The programs and calls that need eager's random numbers: checkpoints draw forward's numbers again in backward."""
 
 from __future__ import annotations
 

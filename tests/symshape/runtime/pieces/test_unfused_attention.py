@@ -213,3 +213,16 @@ def test_backward_alone_stays_fused() -> None:
     graph = attrs.evolve(made.graph(*made.gradients), steps=(made.backward,))
     assert without_fused_dropout(graph) is graph
     assert any(map(fuses_dropout, without_fused_dropout(graph).nodes))
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_it_stays_fused_where_backward_would_read_what_was_written_after_forward(place: int) -> None:
+    """Writes through ``Tensor.data``, which autograd does not see: backward reads the new numbers."""
+    made = _Made(EFFICIENT)
+    target = made.inputs[place]
+    write = Node(aten.mul_.Scalar, (target, 2), {}, (target,), True)
+    graph = made.graph(made.out, *made.gradients)
+    between = attrs.evolve(graph, steps=(made.forward, write, made.backward))
+    assert without_fused_dropout(between) is between
+    before = attrs.evolve(graph, steps=(write, made.forward, made.backward))
+    assert without_fused_dropout(before) is not before
