@@ -43,7 +43,7 @@ export SYMSHAPE_NATIVE := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-all lint format types bench fuzz sweep golden pages docs look mutation notebooks clean clean-venv
+.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-all lint format types bench fuzz sweep golden pages docs docs-tools look mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,9 +163,11 @@ pages: $(STAMP)  ## write the generated pages and pictures of docs/ and README a
 	@$(PY) -m tests.pages --write
 
 # A place of its own: it needs neither torch nor symshape, which are read and not imported.
-docs:  ## the pages for users as a site, strictly, in build/site
+docs-tools:  # what builds the site
 	@[ -x $(VENV)-docs/bin/mkdocs ] || { $(or $(firstword $(wildcard $(PY))),$(PYTHON)) -m venv $(VENV)-docs && \
 	    $(VENV)-docs/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) -c constraints.txt mkdocs mkdocs-material "mkdocstrings[python]" ruff; }
+
+docs: docs-tools  ## the pages for users as a site, strictly, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict $(ARGS)
 
 look: docs browser $(STAMP)  ## the site in a headless Chromium: axe-core in light, dark and 620 pixels, and the search
