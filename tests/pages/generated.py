@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.discovery import REPOSITORY
-from tests.pages import benchmarks, layers, public_names, reference, streams
+from tests.pages import benchmarks, floors, layers, public_names, reference, streams
 from tests.pages.markdown import DOCS, README, listed_pages, page_text
 
 _PART = re.compile(r"(<!-- generated: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PARTS = {
     "picture": lambda: streams.line("docs/pictures/stream.svg"),
     "results": lambda: streams.table("tests/bench/results", short=True),
+    "floors": lambda: floors.table(),
 }
-"""The generated parts of the README, by the name in their marks."""
+"""The generated parts of the README and of CONTRIBUTING, by the name in their marks."""
 
 
 def made() -> dict[Path, str]:
@@ -28,8 +29,9 @@ def made() -> dict[Path, str]:
         files[DOCS / "pictures" / f"stream-{stream.name}.svg"] = streams.picture(stream)
     files[DOCS / "pictures" / "layers.svg"] = layers.picture()
     files[DOCS / "pictures" / "stream.svg"] = streams.picture(streams.recorded()[0])
-    readme = README.read_text(encoding="utf-8")
-    files[README] = _PART.sub(lambda found: found[1] + _PARTS[found["name"]]() + found[3], readme)
+    for page in (README, README.with_name("CONTRIBUTING.md")):
+        text = page.read_text(encoding="utf-8")
+        files[page] = _PART.sub(lambda found: found[1] + _PARTS[found["name"]]() + found[3], text)
     files[DOCS / "llms.txt"] = _llms({path: text for path, text in files.items() if path.suffix == ".md"})
     return files
 
