@@ -143,9 +143,9 @@ class _Ops:
     def forward(self) -> Sequence[Step]:
         """Return the ops of the call itself."""
         self._made = []
-        self._query, self._key, self._value = (self._flat(self._given[name]) for name in ("query", "key", "value"))
+        query, self._key, self._value = (self._flat(self._given[name]) for name in ("query", "key", "value"))
+        self._query = self._scaled(query)
         scores = self._product(self._query, self._turned(self._key))
-        scores = self._call(_aten.mul.Scalar, scores, self._scale, like=scores)
         bias = self._given.get("attn_bias")
         if bias is not None:
             whole = (self._batch, self._heads, self._rows, self._columns)
@@ -171,10 +171,9 @@ class _Ops:
         of_scores = self._call(
             _aten._softmax_backward_data.default, of_weights, self._weights, -1, self._dtype, like=of_weights
         )
-        of_scores = self._call(_aten.mul.Scalar, of_scores, self._scale, like=of_scores)
         of_query, of_key, of_value = node.outputs[:3]
         if of_query is not None:
-            self._result(self._product(of_scores, self._key), of_query)
+            self._result(self._scaled(self._product(of_scores, self._key)), of_query)
         if of_key is not None:
             self._result(self._product(self._turned(of_scores), self._query), of_key)
         if of_value is not None:
@@ -197,6 +196,10 @@ class _Ops:
         made = self._fresh(like.spec.sizes if isinstance(like, Value) else like, kwargs.get("dtype"))
         self._add(op, args, kwargs, (made,))
         return made
+
+    def _scaled(self, value: Value) -> Value:
+        """Add what multiplies by the factor of scores."""
+        return self._call(_aten.mul.Scalar, value, self._scale, like=value)
 
     def _drop(self, weights: Value) -> tuple[Value, Value]:
         made = self._fresh(weights.spec.sizes), self._fresh(weights.spec.sizes, torch.bool)
