@@ -270,6 +270,8 @@ class EagerCalls:
         with self._lock:
             account, about = self._account(structure, values)
             refusal = account.refusal or Refusal(reason, place, sure)
+            if refusal.reason != reason[:_LONGEST] and len(refusal.earlier) < _MOST_VALUES:
+                refusal.earlier = refusal.by_reason()
             refusal.reason, refusal.place, refusal.sure, refusal.state = reason[:_LONGEST], place, sure, state
             refusal.own = str(error) if isinstance(error, ProgramError) else ""
             refusal.code, refusal.kind = code_of(error), error.reason if isinstance(error, UnsupportedError) else None
@@ -393,9 +395,9 @@ class EagerCalls:
         name = name_of(self._fn)
         told: dict[str, tuple[int, int]] = {}
         for each in [found for account in self.programs.accounts if (found := account.refusal) is not None]:
-            line = f"{each.first_line()} [{each.code}]" if each.code else each.first_line()
-            before = told.get(line, (0, 0))
-            told[line] = before[0] + each.calls, before[1] + each.attempts
+            for line, (number, attempts) in each.by_reason().items():
+                before = told.get(line, (0, 0))
+                told[line] = before[0] + number, before[1] + attempts
         if not self.fallbacks:
             return "\n".join(others) or f"Every call of {name} was traced: none fell back."
         lines = [*others, f"{name} ran eagerly in {_times(self.fallbacks, 'call')} of {calls:,}:"]

@@ -34,6 +34,7 @@ class Refusal:
         own: the trace's error text if the program itself refuses the sizes (``ProgramError``); else empty.
         code: the code of the error, if it has one, else empty.
         kind: the error's kind of reason, of an ``UnsupportedError``.
+        earlier: the calls and the attempts with each earlier reason, by its line.
     """
 
     reason: str
@@ -46,6 +47,15 @@ class Refusal:
     own: str = ""
     code: str = ""
     kind: Reason | None = None
+    earlier: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+
+    def by_reason(self) -> dict[str, tuple[int, int]]:
+        """Return the calls and the attempts with each reason, by its line with its code; the present reason last."""
+        line = f"{self.first_line()} [{self.code}]" if self.code else self.first_line()
+        past = [*self.earlier.values()]
+        calls, attempts = self.calls - sum(each[0] for each in past), self.attempts - sum(each[1] for each in past)
+        before = self.earlier.get(line, (0, 0))
+        return {**self.earlier, line: (before[0] + calls, before[1] + attempts)}
 
     def text(self) -> str:
         """Return the reason with the user's line."""

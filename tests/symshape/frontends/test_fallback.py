@@ -61,6 +61,26 @@ def test_it_runs_as_it_is_warns_once_and_counts(told: list[events.RanEagerly]) -
         f(torch.ones(3))
 
 
+def test_each_reason_of_one_structure_is_told_with_its_calls() -> None:
+    draws = True
+
+    def changes(x: torch.Tensor) -> torch.Tensor:
+        if draws:
+            return x * random.random()
+        torch.manual_seed(3)
+        return x + 1
+
+    f = symshape.compile(changes)
+    quietly(f, torch.ones(3))
+    draws = False
+    for length in range(4, 40):
+        quietly(f, torch.ones(length))
+    explained = f.explain_fallback()
+    assert explained.count("[SYM203]") == explained.count("[SYM204]") == 1
+    counted = [int(line.split()[0]) for line in explained.splitlines()[1:] if "tried" in line]
+    assert sum(counted) + sum(int(line.split()[0]) for line in f._eager.lines()) == f.stats().fallbacks
+
+
 def test_where_warnings_are_errors_each_of_these_calls_is_one() -> None:
     f = symshape.compile(branches)
     for _ in range(2):
