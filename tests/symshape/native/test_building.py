@@ -40,8 +40,8 @@ sys.exit("what.cpp:7: error: no such luck")
 """
 PROGRAM = """
 import torch, symshape
-for fn in (lambda x: x * 2, lambda x: x + 1):
-    assert symshape.compile(fn)(torch.ones(2)).shape == (2,)
+for fn, runner in ((lambda x: x * 2, "auto"), (lambda x: x + 1, "padded")):  # each loads what it needs
+    assert symshape.compile(fn, runner=runner, dynamic=True)(torch.ones(2)).shape == (2,)
 from symshape.native import loader
 print(sum(each.module is not None for each in loader.found_so_far()))
 """
