@@ -80,8 +80,9 @@ def rows(smoke: bool) -> Rows:
 def _looked_up(compiled: Any, model: nn.Module, arguments: dict[str, torch.Tensor]) -> Any:
     """The entry for a call, as the slow path of a call finds it."""
     leaves, structure, values = read(model, (), arguments)
-    if hasattr(compiled, "_known"):  # not in checkouts from before there were questions
-        structure = compiled._known.with_answers(structure, leaves)
+    known = getattr(getattr(compiled, "_dispatcher", compiled), "known", None) or getattr(compiled, "_known", None)
+    if known is not None:  # not in checkouts from before there were questions
+        structure = known.with_answers(structure, leaves)
     return compiled._cache.find(structure, values)
 
 

@@ -10,14 +10,14 @@ from torch import nn
 
 import symshape
 from symshape import events
-from symshape.frontends import compiled as compiled_module
+from symshape.frontends import misses
 from symshape.runtime.policy import programs
 
 
 @pytest.fixture(autouse=True)
 def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls on the CPU are taken for calls on a device; two of them run eagerly, whatever they take."""
-    monkeypatch.setattr(compiled_module, "on_device", lambda call: True)
+    monkeypatch.setattr(misses, "on_device", lambda call: True)
     monkeypatch.setattr(programs, "LEARNING", 2)
     monkeypatch.setattr(programs, "LEARNING_MS", float("inf"))
 
