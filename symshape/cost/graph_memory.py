@@ -24,11 +24,13 @@ from symshape.exploring.plain_text import table_text
 from symshape.exploring.tables import Table
 from symshape.graph.program import Program
 from symshape.graph.steps import Node
+from symshape.options import Options
 from symshape.runtime.padding.planning import Plan, blueprints_of, plan
 from symshape.runtime.runners.cuda.graph_bytes import integer_at
 from symshape.runtime.runners.padded.bound_inputs import BoundInputs
 from symshape.runtime.runners.padded.buffers import aligned_bytes
 from symshape.runtime.runners.padded.fusion import captured_graph
+from symshape.runtime.runners.randomness import to_pad
 
 _HOPPER = 9  # the compute capability from which torch gives cuBLAS 32 MiB
 _LIBRARY_WORKSPACE = 32 * 2**20  # bytes for each stream, from Hopper on (torch 2.11 to 2.14)
@@ -250,12 +252,15 @@ def _computes(node: Node) -> bool:
 def planned_buckets(program: Program, capacities: Iterable[Mapping[str, int]]) -> Iterator[BucketGraph]:
     """Yield the buckets of a program for these capacities, the largest first, as ``warm_up`` captures them.
 
+    The program is padded as by default: it draws its own random numbers (``Options.randomness``).
+
     Raises:
         InputError: the program cannot be padded to one of them.
     """
-    blueprints = blueprints_of(program)
+    program, draws = to_pad(program, Options())
+    blueprints = blueprints_of(program, any_randomness=draws)
     for caps in sorted(capacities, key=lambda each: prod(each.values()), reverse=True):
-        made = plan(program, caps, planned=[caps], blueprints=blueprints)
+        made = plan(program, caps, planned=[caps], any_randomness=draws, blueprints=blueprints)
         if made.padded is None:
             why = "; ".join(dict.fromkeys(map(str, made.refusals.values()))) or "it has no size that could be padded"
             raise InputError(f"{program.name} has no bucket for {dict(caps)}: {why}")

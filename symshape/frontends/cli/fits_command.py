@@ -90,4 +90,5 @@ def _plain(found: Fits) -> dict[str, Any]:
         "largest": found.sizes,
         "pairs": list(found.pairs),
         "answer": found.answer,
+        "unknown": list(found.unknown),
     }

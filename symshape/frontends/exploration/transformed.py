@@ -13,11 +13,13 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program
 from symshape.graph.steps import Assertion, Node, Step, Value, map_argument
 from symshape.graph.text import describe, describe_spec, shown_argument
+from symshape.options import Options
 from symshape.runtime.entry import Entry
 from symshape.runtime.padding.planning import Plan, candidates, plan
 from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.padded.fusion import fuse, fuse_padded
 from symshape.runtime.runners.pieces.runner import padded_parts
+from symshape.runtime.runners.randomness import to_pad
 
 __all__ = ["of_entry", "of_program"]
 
@@ -44,7 +46,8 @@ def of_program(program: Program) -> TransformedRecord | None:
     if not candidates(program):
         return None
     hints = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
-    return padded(program, plan(program, hints))
+    program, draws = to_pad(program, Options())
+    return padded(program, plan(program, hints, any_randomness=draws))
 
 
 def padded(program: Program, made: Plan, *, fused: bool = False, whole: Program | None = None) -> TransformedRecord:

@@ -23,7 +23,7 @@ from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
-from symshape.runtime.runners.randomness import draws_any
+from symshape.runtime.runners.randomness import draws_any, to_pad
 
 if TYPE_CHECKING:
     from symshape.runtime.pieces.faults import Left
@@ -98,11 +98,7 @@ def _drawing(order: Order) -> Order:
 
     Eager still runs the fused kernels.
     """
-    if not draws_any(order.program, order.options):
-        return order
-    from symshape.runtime.pieces.piece_programs import with_single_dropout
-
-    return attrs.evolve(order, program=with_single_dropout(order.program))
+    return attrs.evolve(order, program=to_pad(order.program, order.options)[0])
 
 
 def _trains(program: Program) -> bool:

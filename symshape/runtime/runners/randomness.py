@@ -15,7 +15,7 @@ from symshape.options import Options
 from symshape.torch_internals.autograd import current_node, top_saving_hooks
 from symshape.tracing.autograd.checkpoint_rng import keeps_state
 
-__all__ = ["draws_any", "repeats_draws"]
+__all__ = ["draws_any", "repeats_draws", "to_pad"]
 
 _OWN = ("torch._functorch", "symshape")
 """The packages whose autograd functions never run forward twice."""
@@ -35,6 +35,18 @@ def draws_any(program: Program, options: Options) -> bool:
     return options.randomness == "any" and not any(map(_needs_eagers, program.graph.steps))
 
 
+def to_pad(program: Program, options: Options) -> tuple[Program, bool]:
+    """Return the program that padded runners take, and whether it may draw other numbers than eager.
+
+    If so, it has single ops in place of fused attention with dropout.
+    """
+    if not draws_any(program, options):
+        return program, False
+    from symshape.runtime.pieces.piece_programs import with_single_dropout
+
+    return with_single_dropout(program), True
+
+
 def _needs_eagers(step: Step) -> bool:
     exchanges = isinstance(step, Node) and getattr(step.op, "namespace", "") == COLLECTIVES
     return exchanges or keeps_state(step)
@@ -49,7 +61,7 @@ def repeats_draws() -> bool:
     if top_saving_hooks(True) is not None:
         return True
     node = current_node()
-    if node is not None and "CompiledFunctionBackward" not in node.name():
+    if node is not None and not _is_own(getattr(type(node), "_forward_cls", object)):
         return True
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -70,11 +82,16 @@ def _is_forward(code: CodeType) -> bool:
     return found
 
 
+def _is_own(kind: type) -> bool:
+    """Return whether a class is of one of ``_OWN``: its autograd functions never run forward twice."""
+    return f"{kind.__module__}.".startswith(tuple(f"{each}." for each in _OWN))
+
+
 def _forwards(of: type) -> Iterator[object]:
     """Yield the forward of each autograd function that is not ours."""
     subclasses: list[type] = type.__subclasses__(of)
     for each in subclasses:
-        if not each.__module__.startswith(_OWN):
+        if not _is_own(each):
             forward = inspect.getattr_static(each, "forward", None)
             yield getattr(forward, "__func__", forward)
         yield from _forwards(each)

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import symshape
 from symshape import Options
 from symshape.frontends.dynamo import symshape_backend
+from symshape.frontends.exploration.transformed import of_program
 from symshape.runtime.runners.padded.runner import PaddedRunner
 from symshape.runtime.runners.pieces.runner import PiecewiseRunner
 from symshape.runtime.runners.randomness import draws_any, repeats_draws
@@ -297,3 +298,39 @@ def test_verification_compares_the_graph_where_the_program_draws_its_own_numbers
             torch.manual_seed(4)
             assert torch.equal(mine, _body(x))
     assert compiled.stats().verified == len(SIZES)
+
+
+def test_forecasts_and_pages_pad_what_draws_as_runners_do() -> None:
+    traced = symshape.trace(_body, torch.ones(5, 3), dynamic={"x": {0: "n"}})
+    assert symshape.plan(traced, traffic={(8,): 3, (5,): 2}).graph_memory() is not None
+    shown = of_program(traced.program)
+    assert shown is not None
+    assert not shown.refused
+
+
+class CompiledFunction(torch.autograd.Function):
+    """A checkpoint in a module whose name begins like ours, with the name of AOTAutograd's function."""
+
+    __module__ = "symshape_users"
+
+    @staticmethod
+    def forward(ctx: Any, run: Call, x: torch.Tensor) -> torch.Tensor:
+        ctx.run = run
+        ctx.save_for_backward(x)
+        return run(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        ctx.run(ctx.saved_tensors[0])
+        return None, gradient
+
+
+def test_only_our_own_modules_run_no_forward_twice() -> None:
+    found = []
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        found.append(repeats_draws())
+        return x.sin()
+
+    CompiledFunction.apply(run, torch.ones(2, requires_grad=True)).sum().backward()  # type: ignore[no-untyped-call]
+    assert found == [True, True]
