@@ -2,6 +2,9 @@
 
 Padded queries weigh nothing (their logarithms of sums are infinite, their gradients and results 0), so they add 0 to
 the gradients of keys and values; padded keys are hidden as in :mod:`attention_on_device`.
+
+With dropout, forward was padded in the same program: the same kernel ran at the same capacities, so that its random
+state drops the same elements again.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from meta_fns.padding.attention_on_device import (
     infinite_beyond,
     need_as_many_heads,
     needs_no_plan,
+    packed,
+    unpacked,
 )
 from meta_fns.padding.axes import capacity_of, is_padded, length
 from meta_fns.padding.broadcasting import need_agreement
@@ -36,7 +41,10 @@ _aten = torch.ops.aten
 class _Backward:
     """Gradients of attention: what goes into them, with padding that adds nothing to those of keys and values.
 
-    Raises: Refuse where something was dropped, and where dimensions do not fit.
+    Args:
+        state: what forward keeps of its random state: the seed and the offset, or both in one and something unused.
+
+    Raises: Refuse where dimensions do not fit.
     """
 
     def __init__(
@@ -47,13 +55,13 @@ class _Backward:
         bias: Padded | None,
         dropout: float,
         causal: bool,
+        state: tuple[Padded, Padded],
     ) -> None:
         gradient, query, key, value, out = tensors
         if query.ndim != 4:
             raise Refuse("attention without a dimension of heads", *query.sizes)
-        if dropout:
-            raise Refuse("the gradients of attention with dropout", *query.sizes)
-        self.emit, self.query, self.causal = emit, query, causal
+        self.emit, self.query, self.causal, self.dropout = emit, query, causal, dropout
+        self.state = state[0].tensor, state[1].tensor
         self.key, self.value = prepared(emit, query, key, value, causal)
         if causal and is_padded(key.axes[2]):
             need_agreement(query.axes[2], key.axes[2])
@@ -76,11 +84,10 @@ class _Backward:
         if not self.causal and (self.hidden or bias is not None):
             bias = added_to_scores(emit, self.query, self.key, self.bias)
         out, rows = self._heads_inside(out), self._aligned()
-        unused = emit.call(_aten.scalar_tensor.default, 0, dtype=torch.int64, device=self.query.device)
         made = emit.call(
             _aten._scaled_dot_product_efficient_attention_backward.default,
-            *(gradient, query, self.key.tensor, self.value.tensor, bias, out, rows, unused, unused, 0.0),
-            *(list(wanted), self.causal),
+            *(gradient, query, self.key.tensor, self.value.tensor, bias, out, rows, *self._seed_and_offset()),
+            *(self.dropout, list(wanted), self.causal),
             scale=scale,
         )
         found: list[Any] = self._padded(made[:3])
@@ -89,6 +96,21 @@ class _Backward:
         if tuple(made[3].spec.sizes) != tuple(map(capacity_of, self.bias.axes)):
             return [*found, Refuse("the gradient of a bias that is shared", *self.bias.sizes)]
         return [*found, Padded(made[3], self.bias.axes)]
+
+    def _seed_and_offset(self) -> tuple[Handle, Handle]:
+        """Return the random state as the memory-efficient kernel takes it."""
+        if not self.dropout:
+            none = self.emit.call(_aten.scalar_tensor.default, 0, dtype=torch.int64, device=self.query.device)
+            return none, none
+        return unpacked(self.emit, self.state[0]) if self.state[0].spec.sizes else self.state
+
+    def _packed_state(self) -> tuple[Handle, Handle]:
+        """Return the random state as flash attention takes it: both numbers in one, and what it does not read."""
+        emit, device = self.emit, self.query.device
+        unused = emit.call(_aten.full.default, [], 0, dtype=torch.uint64, device=device)
+        if not self.dropout:
+            return emit.call(_aten.full.default, [2], 0, dtype=torch.uint64, device=device), unused
+        return (self.state[0] if self.state[0].spec.sizes else packed(emit, *self.state)), unused
 
     def _heads_inside(self, out: Handle) -> Handle:
         """Return the result in the memory layout ``(b, s, h, d)``, whatever strides the kernel is told.
@@ -117,14 +139,11 @@ class _Backward:
         if len(rows.spec.sizes) > 3:
             rows = emit.call(_aten.squeeze.dim, rows, -1)
         sizes = self.query.tensor.spec.sizes[2], self.key.tensor.spec.sizes[2]
-        state, unused = (
-            emit.call(_aten.full.default, shape, 0, dtype=torch.uint64, device=self.query.device) for shape in ([2], [])
-        )
         return self._padded(
             emit.call(
                 _aten._scaled_dot_product_flash_attention_backward.default,
                 *(gradient, query, self.key.tensor, self.value.tensor, out, rows, None, None, *sizes),
-                *(0.0, self.causal, state, unused),
+                *(self.dropout, self.causal, *self._packed_state()),
                 scale=scale,
             )
         )
@@ -159,7 +178,8 @@ def efficient_backward(
     if not same(length(logsumexp.axes[2]), rows) or logsumexp.tensor.spec.sizes[2] != aligned:
         raise Refuse(f"logarithms for {length(logsumexp.axes[2])} queries, not for {rows}", *query.sizes)
     tensors = grad_out_, query, key, value, out
-    work = _Backward(emit, tensors, logsumexp, attn_bias, dropout_p, is_causal)
+    state = philox_seed, philox_offset
+    work = _Backward(emit, tensors, logsumexp, attn_bias, dropout_p, is_causal, state)
     return tuple(work.by_efficient(grad_input_mask, scale))
 
 
@@ -186,7 +206,8 @@ def flash_backward(
     if cum_seq_q is not None or cum_seq_k is not None:
         raise Refuse("sequences that lie one behind the other", *query.sizes)
     need_agreement(logsumexp.axes[2], query.axes[2])
-    work = _Backward(emit, (grad_out, query, key, value, out), logsumexp, None, dropout_p, is_causal)
+    tensors, state = (grad_out, query, key, value, out), (philox_seed, philox_offset)
+    work = _Backward(emit, tensors, logsumexp, None, dropout_p, is_causal, state)
     if work.hidden:
         return tuple(work.by_efficient((True, True, True, False), scale)[:3])
     return tuple(work.by_flash(scale))
@@ -219,7 +240,8 @@ def cudnn_backward(
     if cum_seq_q is not None or cum_seq_k is not None:
         raise Refuse("sequences that lie one behind the other", *query.sizes)
     need_agreement(logsumexp.axes[2], query.axes[2])
-    work = _Backward(emit, (grad_out, query, key, value, out), logsumexp, attn_bias, dropout_p, is_causal)
+    tensors, state = (grad_out, query, key, value, out), (philox_seed, philox_offset)
+    work = _Backward(emit, tensors, logsumexp, attn_bias, dropout_p, is_causal, state)
     if not work.hidden and attn_bias is None and needs_no_plan(query, work.key, work.value, is_causal):
         return tuple(work.by_flash(scale))
     return tuple(work.by_efficient((True, True, True, False), scale)[:3])

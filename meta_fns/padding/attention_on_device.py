@@ -7,6 +7,9 @@ kernel itself elsewhere.  Over few keys flash attention stands in for cuDNN's wh
 The kernels agree in what they keep: the logarithm of the sum of the exponentials of each query's scores, in float32.
 They differ in its sizes.  Where it is infinite a query weighs nothing in the gradients, which is how the kernels
 themselves treat the rows between the last query and the next multiple of 32.
+
+With dropout they also keep a random state, from which backward drops the same elements again if it runs the same
+kernel on tensors of the same sizes.  Which elements are dropped depends on the capacities, but not how many.
 """
 
 from __future__ import annotations
@@ -32,12 +35,15 @@ __all__ = [
     "infinite_beyond",
     "need_as_many_heads",
     "needs_no_plan",
+    "packed",
+    "unpacked",
 ]
 
 _aten = torch.ops.aten
 _CUDNN = _aten._scaled_dot_product_cudnn_attention.default
 _EFFICIENT = _aten._scaled_dot_product_efficient_attention.default
 _FLASH = _aten._scaled_dot_product_flash_attention.default
+_STATES = ("philox_seed", "philox_offset", "rng_state", "unused")
 ALIGNED = 32
 """The memory-efficient kernel keeps its logarithms for a multiple of so many queries."""
 _PLANS_PAY = 1024
@@ -60,7 +66,7 @@ cuDNN's 42: its plan is paid back by as many calls as a text has tokens.
 def fused_on_device(
     emit: Emitter, query: Padded, key: Padded, value: Padded, *args: Any, **kwargs: Any
 ) -> tuple[Any, ...]:
-    """The fused kernels of devices, and what they keep for a backward where nothing is dropped.
+    """The fused kernels of devices, and what they keep for a backward.
 
     Raises: Refuse for a causal mask with padded keys that are not as many as the queries.
     """
@@ -73,28 +79,33 @@ def fused_on_device(
     if bias is not None:
         need_mask(query, key.axes[2], bias)
     elsewhere = "overrideable" in emit.op._schema.name
-    hidden = is_padded(key.axes[2]) and not causal
+    hidden, drops = is_padded(key.axes[2]) and not causal, bool(given.get("dropout_p"))
     if is_padded(key.axes[2]):
         if causal:  # kernels align it differently for other numbers of queries
             need_agreement(query.axes[2], key.axes[2])
-        elif given.get("dropout_p"):
+        elif elsewhere and drops:
             raise Refuse("attention with dropout", *key.sizes)
-        elif not elsewhere and not _plan_pays(emit, query, key, value):
+        elif not elsewhere and (drops or not _plan_pays(emit, query, key, value)):
             return _efficient(emit, query, key, value, given)
     unmasked = emit.op is _CUDNN and not hidden and bias is None
-    if unmasked and not given.get("dropout_p") and needs_no_plan(query, key, value, causal):
-        made = emit.call(_FLASH, *_tensors(query, key, value), 0.0, causal, False, scale=given.get("scale"))
-        return _results(emit, query, value, made, _rows_of(emit, _FLASH, made[1], query))
+    if unmasked and needs_no_plan(query, key, value, causal):
+        dropped = given.get("dropout_p") or 0.0
+        made = emit.call(_FLASH, *_tensors(query, key, value), dropped, causal, False, scale=given.get("scale"))
+        return _results(emit, query, value, _FLASH, made, _rows_of(emit, _FLASH, made[1], query), drops)
+    if emit.op is _CUDNN and drops:
+        return _efficient(emit, query, key, value, given)
     plain = {name: each.tensor if isinstance(each, Padded) else each for name, each in given.items()}
     if not causal and (elsewhere or hidden or bias is not None):
         plain["attn_bias"] = added_to_scores(emit, query, key, bias)
     positional = [plain.pop(name) for name in names[3 : 3 + len(args)]]
     made = emit.call(emit.op, *_tensors(query, key, value), *positional, **plain)
-    if elsewhere or given.get("dropout_p"):  # the dropped elements depend on their place in memory
+    if elsewhere:
         return (_result(made[0], query, value), *(None for _ in made[1:]))
-    if emit.op is not _EFFICIENT:
-        return _results(emit, query, value, made, _rows_of(emit, emit.op, made[1], query))
-    return _results(emit, query, value, made, infinite_beyond(emit, made[1], query.axes[2]))
+    if emit.op is _EFFICIENT:
+        rows: Handle | None = infinite_beyond(emit, made[1], query.axes[2])
+    else:
+        rows = _rows_of(emit, emit.op, made[1], query)
+    return _results(emit, query, value, emit.op, made, rows, drops)
 
 
 def _tensors(*padded: Padded) -> list[Handle]:
@@ -130,12 +141,16 @@ def _result(tensor: Handle, query: Padded, value: Padded) -> Padded:
 def _efficient(emit: Emitter, query: Padded, key: Padded, value: Padded, given: dict[str, Any]) -> tuple[Any, ...]:
     """The memory-efficient kernel of CUDA with a mask."""
     need_as_many_heads(query, key, value)
-    added = added_to_scores(emit, query, key, given.get("attn_bias"))
+    causal, bias, dropped = bool(given.get("is_causal", False)), given.get("attn_bias"), given.get("dropout_p") or 0.0
+    added = (bias and bias.tensor) if causal else added_to_scores(emit, query, key, bias)
     keeps = bool(given.get("compute_log_sumexp", True))
-    made = emit.call(_EFFICIENT, *_tensors(query, key, value), added, keeps, scale=given.get("scale"))
+    tensors = _tensors(query, key, value)
+    made = emit.call(_EFFICIENT, *tensors, added, keeps, dropped, causal, scale=given.get("scale"))
     if emit.op is _EFFICIENT:
-        return _results(emit, query, value, made, infinite_beyond(emit, made[1], query.axes[2]))
-    return _results(emit, query, value, made, _rows_of(emit, _EFFICIENT, made[1], query) if keeps else None)
+        rows: Handle | None = infinite_beyond(emit, made[1], query.axes[2])
+    else:
+        rows = _rows_of(emit, _EFFICIENT, made[1], query) if keeps else None
+    return _results(emit, query, value, _EFFICIENT, made, rows, bool(dropped))
 
 
 def need_as_many_heads(query: Padded, key: Padded, value: Padded) -> None:
@@ -145,15 +160,22 @@ def need_as_many_heads(query: Padded, key: Padded, value: Padded) -> None:
 
 
 def _results(
-    emit: Emitter, query: Padded, value: Padded, made: Sequence[Any], logarithms: Handle | None
+    emit: Emitter,
+    query: Padded,
+    value: Padded,
+    kernel: Any,
+    made: Sequence[Any],
+    logarithms: Handle | None,
+    drops: bool,
 ) -> tuple[Any, ...]:
-    """All results of attention without dropout, as the op that is padded answers them.
+    """All results of attention, as the op that is padded answers them.
 
     ``made`` is what a kernel answers; ``logarithms`` what it keeps for a backward, a row for each query, or as the
     padded op has it.
     """
     found: list[Any] = [None] * len(emit.results)
     found[0] = _result(made[0], query, value)
+    states = _states(emit, kernel, made) if drops else {}
     for place, spec in enumerate(emit.results[1:], 1):
         name = emit.op._schema.returns[place].name
         if spec is None:
@@ -163,12 +185,39 @@ def _results(
             if logarithms is not None and len(logarithms.spec.sizes) < len(axes):
                 logarithms = emit.call(_aten.unsqueeze.default, logarithms, -1)
             found[place] = None if logarithms is None else Padded(logarithms, (*query.axes[:2], *axes[2:]))
+        elif name in states:
+            found[place] = Padded(states[name], axes)
         elif not any(map(is_padded, axes)) and name != "debug_attn_mask":  # of random numbers that nobody draws
             zeros = emit.call(
                 _aten.full.default, list(map(capacity_of, axes)), 0, dtype=spec.dtype, device=query.device
             )
             found[place] = Padded(zeros, axes)
     return tuple(found)
+
+
+def _states(emit: Emitter, kernel: Any, made: Sequence[Any]) -> dict[str, Handle]:
+    """Return the random state that a kernel keeps, by the names that the padded op has for its results."""
+    state = {each.name: made[place] for place, each in enumerate(kernel._schema.returns)}
+    if kernel is emit.op:
+        return {name: state[name] for name in _STATES if name in state}
+    if kernel is _FLASH:
+        return dict(zip(("philox_seed", "philox_offset"), unpacked(emit, state["rng_state"]), strict=True))
+    seed, offset = state["philox_seed"], state["philox_offset"]
+    if emit.op is _FLASH:
+        return {"rng_state": packed(emit, seed, offset)}
+    return {"philox_seed": seed, "philox_offset": offset}
+
+
+def packed(emit: Emitter, seed: Handle, offset: Handle) -> Handle:
+    """Return a seed and an offset as flash attention keeps them: two numbers of 64 bits."""
+    both = emit.call(_aten.stack.default, [seed, offset])
+    return emit.call(_aten.view.dtype, both, torch.uint64)  # type: ignore[no-any-return]
+
+
+def unpacked(emit: Emitter, state: Handle) -> tuple[Handle, Handle]:
+    """Return the seed and the offset that flash attention keeps, as other kernels take them."""
+    both = emit.call(_aten.view.dtype, state, torch.int64)
+    return emit.call(_aten.select.int, both, 0, 0), emit.call(_aten.select.int, both, 0, 1)
 
 
 def _rows_of(emit: Emitter, op: Any, logarithms: Handle | None, query: Padded) -> Handle | None:

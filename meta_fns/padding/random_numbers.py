@@ -17,9 +17,12 @@ DRAWN_ALONE = frozenset(
     for name in (
         *("rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "native_dropout"),
         *("bernoulli", "bernoulli_", "uniform", "uniform_", "exponential", "exponential_"),
+        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward"),
+        *("_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward"),
+        *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward"),
     )
 )
-"""Ops that draw each element for itself."""
+"""Ops that draw each element for itself: attention, whether it drops a weight."""
 
 
 def drawn(emit: Emitter, self: Padded, *args: Any, **kwargs: Any) -> Padded:

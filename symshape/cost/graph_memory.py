@@ -30,7 +30,7 @@ from symshape.runtime.runners.cuda.graph_bytes import integer_at
 from symshape.runtime.runners.padded.bound_inputs import BoundInputs
 from symshape.runtime.runners.padded.buffers import aligned_bytes
 from symshape.runtime.runners.padded.fusion import captured_graph
-from symshape.runtime.runners.randomness import to_pad
+from symshape.runtime.runners.randomness import draws_any
 
 _HOPPER = 9  # the compute capability from which torch gives cuBLAS 32 MiB
 _LIBRARY_WORKSPACE = 32 * 2**20  # bytes for each stream, from Hopper on (torch 2.11 to 2.14)
@@ -257,7 +257,7 @@ def planned_buckets(program: Program, capacities: Iterable[Mapping[str, int]]) -
     Raises:
         InputError: the program cannot be padded to one of them.
     """
-    program, draws = to_pad(program, Options())
+    draws = draws_any(program, Options())
     blueprints = blueprints_of(program, any_randomness=draws)
     for caps in sorted(capacities, key=lambda each: prod(each.values()), reverse=True):
         made = plan(program, caps, planned=[caps], any_randomness=draws, blueprints=blueprints)

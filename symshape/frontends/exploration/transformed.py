@@ -19,7 +19,7 @@ from symshape.runtime.padding.planning import Plan, candidates, plan
 from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
 from symshape.runtime.runners.padded.fusion import fuse, fuse_padded
 from symshape.runtime.runners.pieces.runner import padded_parts
-from symshape.runtime.runners.randomness import to_pad
+from symshape.runtime.runners.randomness import draws_any
 
 __all__ = ["of_entry", "of_program"]
 
@@ -46,8 +46,7 @@ def of_program(program: Program) -> TransformedRecord | None:
     if not candidates(program):
         return None
     hints = {name: symbol.hint for name, symbol in program.symbols.items() if symbol.hint is not None}
-    program, draws = to_pad(program, Options())
-    return padded(program, plan(program, hints, any_randomness=draws))
+    return padded(program, plan(program, hints, any_randomness=draws_any(program, Options())))
 
 
 def padded(program: Program, made: Plan, *, fused: bool = False, whole: Program | None = None) -> TransformedRecord:

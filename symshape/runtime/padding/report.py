@@ -14,7 +14,6 @@ from symshape.runtime.padding.emission import Repair
 from symshape.runtime.padding.planning import Plan, candidates, left_out, plan
 from symshape.runtime.padding.transform import Refusal, device_of
 from symshape.runtime.pieces.cutting import cut
-from symshape.runtime.pieces.piece_programs import with_single_dropout
 
 __all__ = ["PaddingReport", "SymbolPadding", "padding_of", "report_of"]
 
@@ -113,22 +112,16 @@ def padding_of(program: Program, *, any_randomness: bool = False) -> PaddingRepo
 
     ``any_randomness``: the program may draw other random numbers than eager.
     """
-    recorded = with_single_dropout if any_randomness else _same
-    padded = recorded(program)
-    made = _example(padded, any_randomness)
+    made = _example(program, any_randomness)
     left = left_out(made.refusals.values() if made.padded is None else ())
-    whole = report_of(padded, made)
-    parts = cut(program, device_of(program.graph), left, draws=any_randomness, unfuses=any_randomness)
+    whole = report_of(program, made)
+    parts = cut(program, device_of(program.graph), left, draws=any_randomness)
     names = {f"piece {number} of {len(parts) - 1}": part for number, part in enumerate(parts, 1)}
-    programs = {name: recorded(part.program) for name, part in names.items() if part.piece.recorded}
+    programs = {name: part.program for name, part in names.items() if part.piece.recorded}
     pieces = {name: report_of(piece, _example(piece, any_randomness)) for name, piece in programs.items()}
     return attrs.evolve(
         whole, pieces=pieces, others={name: part.reasons for name, part in names.items() if part.reasons}
     )
-
-
-def _same(program: Program) -> Program:
-    return program
 
 
 def _example(program: Program, any_randomness: bool) -> Plan:

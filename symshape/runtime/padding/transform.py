@@ -22,6 +22,7 @@ from meta_fns.padding.views import put_back
 from symshape.graph.dead_code import without_dead_code
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
+from symshape.graph.random_states import RandomStates
 from symshape.graph.steps import (
     BATCH_NORM,
     Input,
@@ -95,6 +96,7 @@ class _Transform:
         self.emission = emission
         self.aliased = aliased
         self.any_randomness = any_randomness
+        self.shared = RandomStates.of(graph).shared
         self.recipes = Recipes(graph, emission)
         self.values = Versions(self.emission, self._again, self._argument, self._true)
         self.rewrites = Rewrites(graph, self.values)
@@ -144,6 +146,8 @@ class _Transform:
         return TensorSpec(sizes, (), 0, value.spec.dtype, value.spec.device, value.spec.layout)
 
     def _node(self, node: Node) -> None:
+        if node in self.shared:
+            raise Refuse("its random state is used outside of the program, at other sizes")
         if node in self.recipes:
             self._bind(node, self._made_alike(node))
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import attrs
 import torch
@@ -11,11 +11,11 @@ from guards.sets.guard import Guard
 from guards.terms import arithmetic, boolean
 from guards.terms.term import Op, Term
 from symshape.graph.program import Program
+from symshape.graph.random_states import RandomStates, keeps_random_state_on_host
 from symshape.runtime.pieces.faults import Faults, Left, told
 from symshape.runtime.pieces.partition import Piece, partition
 from symshape.runtime.pieces.piece_programs import piece_program
 from symshape.runtime.pieces.subgraphs import Subgraph, subgraphs
-from symshape.runtime.pieces.unfused_attention import fuses_dropout, without_fused_dropout
 
 __all__ = ["Part", "cut"]
 
@@ -43,9 +43,7 @@ class Part:
     reasons: tuple[str, ...] = ()
 
 
-def cut(
-    program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False, unfuses: bool = False
-) -> tuple[Part, ...]:
+def cut(program: Program, device: torch.device, left: Left | None = None, *, draws: bool = False) -> tuple[Part, ...]:
     """Return the pieces of a program, and after them a piece without steps that makes its results.
 
     Return nothing if all of the program can be recorded in one piece, or nothing can.
@@ -54,14 +52,13 @@ def cut(
         program: the program.
         device: the device on which recorded pieces compute.
         left: the ops to leave out of recorded pieces, besides ops that can never be recorded.
-        draws: whether recorded pieces may draw random numbers.
-        unfuses: whether recorded pieces are to have single ops in place of fused attention with dropout.  Where forward
-            and backward would be in different pieces, they are in none.
+        draws: whether recorded pieces may draw random numbers.  Where forward and backward of attention with dropout
+            would be in different pieces, kernels that keep their random state on the CPU are in none.
     """
     sizes = None if device.type in REPLAYING else program.symbols.keys() - _fixed(program.guards)
     if sizes is not None and not sizes:
         return ()
-    pieces = partition(program.graph, Faults(program.graph, device, left or {}, draws, unfuses).of, LEAST, sizes)
+    pieces = _pieces(Faults(program.graph, device, left or {}, draws), sizes)
     if all(each.recorded for each in pieces):
         return ()
     known = [*program.guards]
@@ -69,17 +66,20 @@ def cut(
         known += [Guard(term) for term in symbol.bounds or () if term is not boolean.TRUE]
     found = subgraphs(program.graph, pieces, program.positions, known)
     pieces.append(Piece((), recorded=False))
-    if unfuses and any(piece.recorded and _stays_fused(part) for piece, part in zip(pieces, found, strict=True)):
-        return cut(program, device, left, draws=draws)
     return tuple(
         Part(piece, part, piece_program(program, part, number, late=piece.recorded), tuple(_reasons(program, piece)))
         for number, (piece, part) in enumerate(zip(pieces, found, strict=True), 1)
     )
 
 
-def _stays_fused(piece: Subgraph) -> bool:
-    """Return whether fused attention with dropout in a piece cannot become single ops."""
-    return any(map(fuses_dropout, without_fused_dropout(piece.graph).nodes))
+def _pieces(faults: Faults, sizes: Collection[str] | None) -> list[Piece]:
+    """Return the pieces of a graph; attention that keeps its random state on the CPU is with its backward or alone."""
+    graph = faults.graph
+    pieces = partition(graph, faults.of, LEAST, sizes)
+    at = {id(graph.steps[number]): place for place, piece in enumerate(pieces) for number in piece.numbers}
+    pairs = [pair for pair in RandomStates.of(graph).pairs if at.get(id(pair[0])) != at.get(id(pair[1]))]
+    parted = faults.parted.union(node for pair in pairs for node in pair if keeps_random_state_on_host(node))
+    return pieces if parted == faults.parted else _pieces(attrs.evolve(faults, parted=parted), sizes)
 
 
 def _fixed(guards: Iterable[Guard]) -> set[str]:

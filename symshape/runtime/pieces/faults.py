@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -12,10 +12,9 @@ import torch
 from symshape.graph.float_terms import FloatTerm
 from symshape.graph.graph import Graph
 from symshape.graph.opaque_calls import OpaqueCall
-from symshape.graph.random_states import idle_random_states, keeps_random_state_on_host
+from symshape.graph.random_states import RandomStates, keeps_random_state_on_host
 from symshape.graph.steps import Assertion, Node, Step, Value, draws_random_numbers, values_in
 from symshape.graph.symbol_names import names_of_spec, names_of_step
-from symshape.runtime.pieces.unfused_attention import fuses_dropout
 
 __all__ = ["Fault", "Faults", "Left", "fault_of_node", "name_of_step", "told"]
 
@@ -52,14 +51,17 @@ _STATE = Fault(
 _INFERENCE = Fault("it turns inference mode on or off inside", "torch.inference_mode around the call")
 
 
-def fault_of_node(node: Node) -> Fault | None:
-    """Return why a node does not do the same in every run; None if it does, except for random numbers."""
+def fault_of_node(node: Node, shared: Container[Node]) -> Fault | None:
+    """Return why a node does not do the same in every run; None if it does, except for random numbers.
+
+    ``shared``: the attention whose random state is used outside of what is recorded.
+    """
     op: Any = node.op
     if isinstance(op, OpaqueCall):
         return Fault(f"it calls {op}, which is no single operator")
     if node.bindings:
         return _HOST
-    if keeps_random_state_on_host(node):
+    if keeps_random_state_on_host(node) and node in shared:
         return _STATE
     return None if node.inference is None else _INFERENCE
 
@@ -85,21 +87,20 @@ class Faults:
         device: the device on which pieces compute.
         left: the ops to leave out besides.
         draws: whether random numbers may be drawn.
-        unfuses: whether recorded pieces have single ops in place of fused attention with dropout.
+        parted: the attention whose random state is used in several pieces.
     """
 
     graph: Graph
     device: torch.device
     left: Left = attrs.field(factory=dict)
     draws: bool = False
-    unfuses: bool = False
+    parted: frozenset[Node] = frozenset()
 
     def of(self, step: Step) -> Fault | None:
         """Return why a step cannot be recorded; None if it can."""
         if isinstance(step, Assertion):
             return _CHECK
-        unfused = self.unfuses and fuses_dropout(step)
-        found = None if unfused else fault_of_node(step)
+        found = fault_of_node(step, self._shared)
         if found:
             return found
         if draws_random_numbers(step) and not self.draws:
@@ -111,22 +112,17 @@ class Faults:
         if any(isinstance(number, FloatTerm) and number.unbacked() for number in step.numbers):
             return _NUMBER
         made = {value for place, value in enumerate(step.outputs) if place == 0 or value in self._read}
-        seen = {value for value in (*step.reads, *made) if value is not None} - self._idle
-        if unfused:
-            seen -= self._kept
+        seen = {value for value in (*step.reads, *made) if value is not None} - self._states.inside
         places = {value.spec.device for value in seen} - {self.device}
         return Fault(f"it computes on {min(map(str, places))}, not on {self.device}") if places else None
 
     @cached_property
-    def _idle(self) -> frozenset[Value]:
-        """The unread random states of attention, which may be on any device."""
-        return idle_random_states(self.graph.nodes)
+    def _states(self) -> RandomStates:
+        return RandomStates.of(self.graph)
 
     @cached_property
-    def _kept(self) -> frozenset[Value]:
-        """The results of fused attention with dropout that only its backward reads: single ops have no such results."""
-        nodes = [node for node in self.graph.nodes if fuses_dropout(node)]
-        return frozenset({value for node in nodes for value in node.outputs[1:] if value is not None})
+    def _shared(self) -> frozenset[Node]:
+        return self._states.shared | self.parted
 
     @cached_property
     def _read(self) -> set[Value]:

@@ -23,11 +23,10 @@ from symshape.graph.graph import Graph
 from symshape.graph.program import Program, Slot, Symbol
 from symshape.graph.steps import Value
 from symshape.runtime.pieces.subgraphs import Subgraph
-from symshape.runtime.pieces.unfused_attention import without_fused_dropout
 from symshape.torch_internals import pytree
 from symshape.tracing.traced_modes import without_autocast
 
-__all__ = ["piece_program", "with_single_dropout"]
+__all__ = ["piece_program"]
 
 _EXAMPLES = (2, 3, 4, 8, 1, 0)  # hints that are tried for a symbol, in order
 
@@ -59,14 +58,6 @@ class _Late:
     def __symshape_steps__(self) -> StepLines:
         found: StepLines = self._run.__symshape_steps__  # type: ignore[attr-defined]
         return found
-
-
-def with_single_dropout(program: Program) -> Program:
-    """Return the program with single ops in place of fused attention with dropout; or the program itself."""
-    graph = without_fused_dropout(program.graph)
-    if graph is program.graph:
-        return program
-    return attrs.evolve(program, graph=graph, run=without_autocast(_Late(graph, program.positions), program.modes))
 
 
 def piece_program(program: Program, piece: Subgraph, number: int, *, late: bool = False) -> Program:

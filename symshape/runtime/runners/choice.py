@@ -23,7 +23,7 @@ from symshape.runtime.runners.eager import EagerRunner
 from symshape.runtime.runners.graph_store import GraphStore
 from symshape.runtime.runners.notes import Note, silent
 from symshape.runtime.runners.protocol import Cut, Runner, Unfit
-from symshape.runtime.runners.randomness import draws_any, to_pad
+from symshape.runtime.runners.randomness import draws_any
 
 if TYPE_CHECKING:
     from symshape.runtime.pieces.faults import Left
@@ -77,7 +77,6 @@ def _padded(order: Order) -> Runner:
     from symshape.runtime.runners.exact.cuda_graph import CudaGraphRunner
     from symshape.runtime.runners.padded.runner import PaddedRunner
 
-    order = _drawing(order)
     cut = _cutter("padded", order)
     if not order.patient:
         return PaddedRunner(order.program, order.eager, order.graphs, order.options, note=order.note, cut=cut)
@@ -91,14 +90,6 @@ def _padded(order: Order) -> Runner:
     return PaddedRunner(
         *(order.program, order.eager, order.graphs, order.options, exact, order.note, cut), where_it_pays=True
     )
-
-
-def _drawing(order: Order) -> Order:
-    """Return the order with single ops in place of fused attention with dropout, if other numbers may be drawn.
-
-    Eager still runs the fused kernels.
-    """
-    return attrs.evolve(order, program=to_pad(order.program, order.options)[0])
 
 
 def _trains(program: Program) -> bool:
@@ -137,9 +128,8 @@ def _in_pieces(name: RunnerName, order: Order) -> Runner:
         own = attrs.evolve(order, program=piece, eager=EagerRunner(piece), options=options, note=note)
         return RUNNERS[name].make(own) if name != "auto" else _first_fit(own)[1]
 
-    unfuses = name != "cudagraph" and draws_any(order.program, order.options)
-    draws = name == "cudagraph" or unfuses
-    made = PiecewiseRunner(order.program, make, draws=draws, unfuses=unfuses, left=order.left)
+    draws = name == "cudagraph" or draws_any(order.program, order.options)
+    made = PiecewiseRunner(order.program, make, draws=draws, left=order.left)
     more = sum(stage.runner is not None for stage in made.stages) - 1
     order.graphs.widen(more)
     made.on_release = partial(order.graphs.widen, -more)

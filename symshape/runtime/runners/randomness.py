@@ -15,7 +15,7 @@ from symshape.options import Options
 from symshape.torch_internals.autograd import current_node, top_saving_hooks
 from symshape.tracing.autograd.checkpoint_rng import keeps_state
 
-__all__ = ["draws_any", "repeats_draws", "to_pad"]
+__all__ = ["draws_any", "repeats_draws"]
 
 _OWN = ("torch._functorch", "symshape")
 """The packages whose autograd functions never run forward twice."""
@@ -33,18 +33,6 @@ def draws_any(program: Program, options: Options) -> bool:
     same elements.
     """
     return options.randomness == "any" and not any(map(_needs_eagers, program.graph.steps))
-
-
-def to_pad(program: Program, options: Options) -> tuple[Program, bool]:
-    """Return the program that padded runners take, and whether it may draw other numbers than eager.
-
-    If so, it has single ops in place of fused attention with dropout.
-    """
-    if not draws_any(program, options):
-        return program, False
-    from symshape.runtime.pieces.piece_programs import with_single_dropout
-
-    return with_single_dropout(program), True
 
 
 def _needs_eagers(step: Step) -> bool:

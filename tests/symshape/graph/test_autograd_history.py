@@ -10,11 +10,7 @@ import torch
 from torch import nn
 
 import symshape
-from meta_fns import TensorSpec
 from symshape.graph.autograd_history import RecordedHistory
-from symshape.graph.random_states import idle_random_states, keeps_random_state_on_host
-from symshape.graph.steps import Node, Value
-from symshape.runtime.pieces.faults import fault_of_node
 from tests.training import TRAINED, Trained, loss_of, sizes
 
 
@@ -183,24 +179,3 @@ def test_tensors_saved_on_the_way() -> None:
         call = trained.call(batch, length)
         with torch.autograd.graph.save_on_cpu():
             torch.testing.assert_close(step(call), _train(theirs, by_eager, call))
-
-
-def test_random_states_that_nobody_draws_from() -> None:
-    op = torch.ops.aten._scaled_dot_product_efficient_attention.default
-    values = [Value(i, TensorSpec((2, 2, 4, 8), (), 0, torch.float32, torch.device("cpu")), object()) for i in range(7)]
-    attention = Node(op, (*values[:3], None, True, 0.0), {}, tuple(values[3:]), False)
-    dropping = Node(op, (*values[:3], None, True, 0.1), {}, tuple(values[3:]), False)
-    assert idle_random_states([attention]) == frozenset(values[5:])
-    assert idle_random_states([dropping]) == frozenset()
-    unseen = Node(op, (*values[:3], None, False, 0.1), {}, tuple(values[3:]), False)
-    assert [keeps_random_state_on_host(each) for each in (attention, dropping, unseen)] == [False, True, False]
-    assert fault_of_node(attention) is None is fault_of_node(unseen)
-    assert "drop" in fault_of_node(dropping).reason  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("share", [0.0, 0.1])
-def test_the_state_that_a_backward_reads(share: float) -> None:
-    op = torch.ops.aten._scaled_dot_product_efficient_attention_backward.default
-    some = Value(0, TensorSpec((2, 2, 4, 8), (), 0, torch.float32, torch.device("cpu")), object())
-    backward = Node(op, (*[some] * 4, None, *[some] * 4, share, [True] * 3 + [False]), {}, (some,) * 3, False)
-    assert keeps_random_state_on_host(backward) == bool(share)

@@ -21,7 +21,7 @@ from symshape.calls.questions import is_transformed
 from symshape.graph.codegen import Run, compile_graph
 from symshape.graph.detached_values import detached_values
 from symshape.graph.program import Program
-from symshape.graph.random_states import idle_random_states
+from symshape.graph.random_states import RandomStates
 from symshape.graph.steps import Value, values_in
 from symshape.runtime.policy.keeping import FADES
 from symshape.runtime.policy.ledger import Ledger
@@ -385,7 +385,7 @@ def _check_fit(program: Program) -> torch.device:
         raise Unfit("there is no CUDA device")
     read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
     read.update(values_in(graph.outputs))
-    read -= idle_random_states(graph.nodes)
+    read -= RandomStates.of(graph).inside
     devices = {value.spec.device for value in read} | {each.value.spec.device for each in graph.inputs}
     devices |= {node.outputs[0].spec.device for node in graph.nodes if node.outputs and node.outputs[0] is not None}
     if len(devices) != 1 or next(iter(devices)).type != "cuda":

@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 from symshape import events
 from symshape.calls.questions import interpreters
 from symshape.graph.program import Program
-from symshape.graph.random_states import idle_random_states
+from symshape.graph.random_states import RandomStates
 from symshape.graph.steps import values_in
 from symshape.options import Options
 from symshape.runtime.padding.planning import Plan, candidates, plan
@@ -396,7 +396,7 @@ def _check_fit(program: Program, *, draws: bool) -> torch.device:
     read = {value for node in graph.nodes for value in (*values_in(node.args), *values_in(node.kwargs))}
     read.update(values_in(graph.outputs), (each.value for each in graph.inputs))
     read.update(node.outputs[0] for node in graph.nodes if node.outputs and node.outputs[0] is not None)
-    devices = {value.spec.device for value in read - idle_random_states(graph.nodes)}  # unread values do not count
+    devices = {value.spec.device for value in read - RandomStates.of(graph).inside}
     if len(devices) > 1:
         raise Unfit(f"it computes on {', '.join(sorted(map(str, devices)))}, not on one device")
     if not candidates(program):

@@ -7,6 +7,7 @@ from typing import Any
 from symshape.graph.autograd_history import RecordedHistory
 from symshape.graph.opaque_calls import OpaqueCall
 from symshape.graph.program import Program
+from symshape.graph.random_states import RandomStates
 from symshape.graph.steps import Node, Value
 from symshape.runtime.pieces.faults import fault_of_node
 from symshape.runtime.runners.protocol import Unfit
@@ -21,7 +22,8 @@ def check_recordable(program: Program, *, draws: bool = False) -> None:
         Unfit: it reads data on the host, draws random numbers, records gradients, or changes inference mode inside.
     """
     graph = program.graph
-    faulty = [(node, fault) for node in graph.nodes if (fault := fault_of_node(node)) is not None]
+    shared = RandomStates.of(graph).shared
+    faulty = [(node, fault) for node in graph.nodes if (fault := fault_of_node(node, shared)) is not None]
     if faulty:
         raise Unfit(min(faulty, key=lambda each: _rank(each[0]))[1].reason)
     if graph.uses_randomness and not draws:

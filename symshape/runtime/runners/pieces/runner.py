@@ -64,7 +64,6 @@ class PiecewiseRunner:
         program: the program to run.
         make: makes the runners of the pieces that are recorded.
         draws: whether recorded pieces may draw random numbers.
-        unfuses: whether recorded pieces have single ops in place of fused attention with dropout.
         left: the ops to leave out of recorded pieces, besides ops that can never be recorded.
 
     Attributes:
@@ -81,12 +80,11 @@ class PiecewiseRunner:
         make: Make,
         *,
         draws: bool = False,
-        unfuses: bool = False,
         left: Left | None = None,
     ) -> None:
         check_without_gradients(program)
         graph = program.graph
-        parts = cut(program, device_of(graph), left, draws=draws, unfuses=unfuses)
+        parts = cut(program, device_of(graph), left, draws=draws)
         self._program = program
         self._constants = fresh_constants(graph)
         self._inputs = [each.position for each in graph.inputs]

@@ -232,7 +232,7 @@ def test_under_a_causal_mask_forward_and_backward_have_one_kernel(name: str, ker
 
 
 @pytest.mark.parametrize("name", FORWARD)
-def test_what_was_dropped_is_not_padded(name: str) -> None:
+def test_what_another_program_dropped_is_not_padded(name: str) -> None:
     case = _case(name, causal=True, bias=False, backward=True)
     (node,) = case.graph.nodes
     at = [each.name for each in node.op._schema.arguments].index("dropout_p")
