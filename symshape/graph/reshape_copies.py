@@ -38,6 +38,7 @@ CONTIGUOUS_RESULTS = frozenset(
     f"aten::{name}"
     for name in (
         *("mm", "addmm", "bmm", "baddbmm", "_addmm_activation", "embedding", "index_select", "gather", "one_hot"),
+        "embedding_dense_backward",
         *("native_layer_norm", "_scaled_dot_product_flash_attention_for_cpu", "tril_indices", "triu_indices"),
     )
 )

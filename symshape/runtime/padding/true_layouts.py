@@ -9,7 +9,7 @@ it serves no call whose eager results have other strides.  The shape rules decid
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -52,25 +52,26 @@ class TrueLayouts:
         self._nodes.reverse()
         self._sizes = Numbers()
         self._sizes.places([size for value in needed for size in value.spec.sizes if not isinstance(size, int)])
-        reshapes = any(node.op is _RESHAPE for node in self._nodes)
-        self._always_asked = reshapes or any(_has_idle_strides(value.spec) for value in needed)
+        self._doubted = _doubted(self._nodes, needed)
+        self._sure = self._doubted.isdisjoint(self._results)
         varying: list[Any] = [getattr(size, "term", size) for value in needed for size in value.spec.sizes]
         later = {binding.symbol for node in graph.nodes for binding in node.bindings}  # known only at run time
         plain = all(isinstance(each, int) or (each.op is Op.SYMBOL and each.name not in later) for each in varying)
-        self.exact_from: float = 2 if plain and not self._always_asked else math.inf
+        self.exact_from: float = 2 if plain and self._sure else math.inf
         self._turned = any(node.leaves is not None and not moves_nothing(node) for node in graph.nodes)
         self._said: dict[tuple[tuple[str, int], ...], bool] = {}
 
     def differ(self, values: Mapping[str, int]) -> bool:
         """Return whether a result has another layout in calls with these sizes, or may have."""
-        if not self._always_asked and self._all_large(values):
+        large = self._all_large(values)
+        if large and self._sure:
             return False
         key = tuple(values.items())
         said = self._said.get(key)
         if said is None:
             if len(self._said) >= _REMEMBERED:
                 self._said.clear()
-            said = self._said[key] = self._turned or self._found_to_differ(values)
+            said = self._said[key] = self._turned or self._found_to_differ(values, self._doubted if large else None)
         return said
 
     def _all_large(self, values: Mapping[str, int]) -> bool:
@@ -80,7 +81,11 @@ class TrueLayouts:
         except (LookupError, ZeroDivisionError):  # known only at run time, or in no call that satisfies the guards
             return False
 
-    def _found_to_differ(self, values: Mapping[str, int]) -> bool:
+    def _found_to_differ(self, values: Mapping[str, int], among: Set[Value] | None) -> bool:
+        """Return whether the shape rules give another layout for a result, or raise.
+
+        ``among``: the tensors that may differ from their formulas; None for all.
+        """
         specs: dict[Value, TensorSpec] = {}
 
         def real(leaf: Any) -> Any:
@@ -92,11 +97,27 @@ class TrueLayouts:
 
         try:
             for node in self._nodes:
+                if among is not None and among.isdisjoint(node.outputs):
+                    continue
                 made = _inferred(node, real)
                 specs.update((output, spec) for output, spec in zip(node.outputs, made, strict=True) if output)
         except (ArithmeticError, AttributeError, LookupError, MetaError, RuntimeError, TypeError, ValueError):
             return True
-        return any(_lies(specs[value]) != _lies(_by_formula(value.spec, values)) for value in self._results)
+        asked = [value for value in self._results if value in specs]
+        return any(_lies(specs[value]) != _lies(_by_formula(value.spec, values)) for value in asked)
+
+
+def _doubted(nodes: Sequence[Node], needed: Set[Value]) -> frozenset[Value]:
+    """Return the tensors whose strides may differ from their formulas though no varying size is 0 or 1.
+
+    The strides of a dimension that always has size 1 mean nothing, and ``reshape`` makes a view or a copy.  What is
+    computed from such tensors is doubted, unless the op's results are contiguous for any layout of its arguments.
+    """
+    found = {value for value in needed if _has_idle_strides(value.spec)}
+    for node in nodes:
+        if node.op._schema.name not in CONTIGUOUS_RESULTS and (node.op is _RESHAPE or not found.isdisjoint(node.reads)):
+            found.update(value for value in node.outputs if value is not None)
+    return frozenset(found)
 
 
 def _has_idle_strides(spec: TensorSpec) -> bool:

@@ -31,7 +31,7 @@ LEARNING, LEARNING_MS = 4, 40.0
 Two calls may have the same size by chance; a trace of 500 ms that takes the size for a constant must be repeated.
 """
 HOPED = 0.5
-"""The share of an eager call's time that a program is assumed to save, until there is one."""
+"""The share of an eager call's time that a program is assumed to save, until programs have served for a while."""
 GROWN = 10
 """The number of successive traces, each for a call of more leaves and none used again, before the next needs credit."""
 LOOKS = 0.05
@@ -231,6 +231,18 @@ class Programs:
         """Return whether the promise has room for another trace like the last one."""
         return account.asked or self._cost(account) <= self.room
 
+    @property
+    def hoped(self) -> float:
+        """Return the share of an eager call's time that another program is expected to save.
+
+        Where runners keep accounts, it is what programs have saved, once they have served calls for as long as a trace
+        takes.
+        """
+        served = self.promise.eager - self.eager
+        if not self._accounted or not self.traces or served <= self.others.cost:
+            return HOPED
+        return min(max(self.promise.saved / served, 0.0), 1.0)
+
     def _cost(self, account: Account) -> float:
         """Return the expected ms of a trace: those of the account's last trace, or of any last trace."""
         return account.cost or self.others.cost
@@ -247,7 +259,7 @@ class Programs:
         if self.calls == 1:
             self.warm = milliseconds
         self.promise.call(milliseconds, milliseconds)
-        account.credit(about, HOPED * milliseconds)
+        account.credit(about, self.hoped * milliseconds)
 
     def traced(
         self,

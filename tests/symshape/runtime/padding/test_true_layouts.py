@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import symshape
+from symshape.runtime.padding import true_layouts
 from symshape.runtime.padding.true_layouts import TrueLayouts
 from symshape.runtime.runners.padded.runner import PaddedRunner
 
@@ -102,3 +103,30 @@ def test_an_op_without_a_rule_is_not_known() -> None:
     traced = symshape.trace(lambda x: x[x.sum(1) > 0] * 2, T(3, 4), dynamic=True)
     layouts = TrueLayouts(traced.program.graph)
     assert layouts.differ(dict.fromkeys(traced.program.positions, 1))
+
+
+def test_strides_that_mean_nothing_are_followed_no_further_than_they_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The places of tokens are a slice of one row: its results are contiguous, so no call asks the shape rules."""
+    table, places = torch.nn.Embedding(16, 4), torch.arange(16)[None]
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return F.relu(table(places[:, : x.shape[1]]) + x).transpose(1, 2)
+
+    program = symshape.trace(fn, T(3, 5, 4), dynamic=[{0: True, 1: True}]).program
+    assert any(true_layouts._has_idle_strides(value.spec) for node in program.graph.nodes for value in node.outputs)
+    layouts, names = TrueLayouts(program.graph), list(program.positions)
+    asked: list[object] = []
+    real = true_layouts._inferred
+    monkeypatch.setattr(true_layouts, "_inferred", lambda *args: (asked.append(args), real(*args))[1])
+    assert not any(layouts.differ(dict(zip(names, sizes, strict=True))) for sizes in ((3, 5), (2, 9), (7, 2)))
+    assert not asked
+    layouts.differ(dict(zip(names, (1, 5), strict=True)))
+    assert asked
+
+
+def test_what_is_computed_from_strides_that_mean_nothing_is_asked() -> None:
+    places = torch.arange(16)[None]
+    program = symshape.trace(lambda x: (places[:, : x.shape[1]] + 1, x * 2), T(3, 5), dynamic=True).program
+    layouts = TrueLayouts(program.graph)
+    doubted = [value in layouts._doubted for value in layouts._results]
+    assert doubted == [True, False]
