@@ -1,14 +1,15 @@
 """The memory of CUDA graphs on a device, foretold before the first of them is captured.
 
 Each bucket's program is replayed on a simulator of the allocator: once on the stream of the runs before a capture, and
-once into the pool that all graphs share. Workspaces are allocated where libraries first ask for them.
+once into the pool that all graphs share. Workspaces of cuBLAS are allocated where it first asks for them. On a device,
+ops of cuDNN are run once each, alone, to see what they ask for.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -16,8 +17,9 @@ import attrs
 import torch
 
 from symshape.cost.allocator import Allocator, Block
-from symshape.cost.graph_requests import Requests, requests_of
+from symshape.cost.graph_requests import Requests, change, requests_of
 from symshape.cost.units import shown
+from symshape.cost.workspaces.op_requests import HERE, Workspaces, has_own_memory
 from symshape.errors import InputError
 from symshape.exploring.html import table_html
 from symshape.exploring.plain_text import table_text
@@ -38,8 +40,6 @@ _OLDER_WORKSPACE = (2 * 4096 + 8 * 16) * 2**10  # bytes: ":4096:2:16:8", before 
 _LT_WORKSPACE = 2**20  # bytes for each stream
 _CONTEXT = 757 * 2**20  # bytes: measured on an H100 with torch 2.11; others differ
 _GRAPH_NODE = 5 * 2**9  # bytes of the driver for each op of a graph: at most so many on an H100 (1.9 to 2.6 KiB)
-_OWN_MEMORY = ("convolution", "cudnn", "rnn", "lstm", "gru")
-"""Parts of the names of ops whose kernels allocate much for themselves, by algorithms that cuDNN chooses."""
 _CONFIGURED = re.compile(r":(\d+):(\d+)")  # KiB and count, in CUBLAS_WORKSPACE_CONFIG
 
 _aten = torch.ops.aten
@@ -114,8 +114,8 @@ class GraphMemory:
     """The memory that captured graphs take on a device, in bytes.
 
     ``pool``, ``buffers`` and ``workspaces`` are the allocator's (``torch.cuda.memory_reserved``), ``graphs`` and
-    ``context`` are not. The pool follows torch's allocator exactly for the ops' own tensors. What a kernel allocates
-    for itself while it runs is not known.
+    ``context`` are not. The pool follows torch's allocator exactly for the ops' own tensors. What cuDNN's kernels
+    allocate for themselves is measured on the device; without one it is not known.
 
     Attributes:
         buckets: of each graph, in the order of their captures.
@@ -201,8 +201,15 @@ class BucketGraph:
     unknown: tuple[str, ...] = ()
 
 
-def bucket_graph(program: Program, made: Plan, *, lent: bool = False) -> BucketGraph:
-    """Return the bucket that a plan would make on a CUDA device; ``lent`` for results that are lent."""
+def bucket_graph(program: Program, made: Plan, *, lent: bool = False, workspaces: Workspaces = HERE) -> BucketGraph:
+    """Return the bucket that a plan would make on a CUDA device.
+
+    Args:
+        program: the program.
+        made: the plan of the bucket.
+        lent: whether results are lent.
+        workspaces: what ops ask for beyond their results, measured on the program's device.
+    """
     assert made.padded is not None
     padded = made.padded
     places = range(len(padded.axes))
@@ -221,15 +228,16 @@ def bucket_graph(program: Program, made: Plan, *, lent: bool = False) -> BucketG
 
     own = list(places) if lent else steady
     nodes = found.graph.nodes
+    requests = requests_of(found.graph, values, workspaces.of(found.graph, values))
     return BucketGraph(
         values,
-        requests_of(found.graph, values),
+        requests,
         0 if lent else sum(map(size_of, moving)),
         (8 * len(padded.sizes), *map(size_of, own)),
         workspace_users(nodes),
         sum(map(_computes, nodes)),
         lent,
-        with_own_memory(nodes),
+        with_own_memory(nodes, requests.measured),
     )
 
 
@@ -238,10 +246,13 @@ def workspace_users(nodes: Sequence[Node]) -> dict[int, bool]:
     return {position: node.op in _LT_PRODUCTS for position, node in enumerate(nodes) if node.op in _PRODUCTS}
 
 
-def with_own_memory(nodes: Sequence[Node]) -> tuple[str, ...]:
-    """Return the names of the ops whose kernels allocate an unknown amount for themselves, each once."""
-    names = dict.fromkeys(str(node.op) for node in nodes)
-    return tuple(name for name in names if any(part in name for part in _OWN_MEMORY))
+def with_own_memory(nodes: Sequence[Node], measured: Container[int] = ()) -> tuple[str, ...]:
+    """Return the names of the ops whose kernels allocate an unknown amount for themselves, each once.
+
+    Nodes at the positions in ``measured`` are left out.
+    """
+    unknown = [node for place, node in enumerate(nodes) if has_own_memory(node) and place not in measured]
+    return tuple(dict.fromkeys(str(node.op) for node in unknown))
 
 
 def _computes(node: Node) -> bool:
@@ -345,8 +356,7 @@ class _Captures:
         """Run a bucket's program before its capture; the first product on the stream allocates a workspace."""
         held: dict[int, Block] = {}
         for position, (born, gone) in enumerate(bucket.requests.steps):
-            for number, size in born:
-                held[number] = self._allocator.allocate(size, stream="warm-up")
+            change(self._allocator, held, born, stream="warm-up")
             if position in bucket.products:
                 self._workspace(None, "warm-up", lt=bucket.products[position])
             for number in gone:

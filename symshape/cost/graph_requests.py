@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import count
 from math import prod
+from types import MappingProxyType
+from typing import TypeVar
 
 import attrs
 
 from symshape.cost.allocator import Allocator, Block
+from symshape.cost.workspaces.op_requests import OpRequests
 from symshape.graph.graph import Graph
 from symshape.graph.steps import Value, values_in
 from symshape.runtime.runners.cuda.graph_bytes import integer_at, memory_owners
@@ -18,12 +22,15 @@ class Requests:
     """The requests of one run.
 
     Attributes:
-        steps: for each op the bytes that it asks for, each with a number, and the numbers that are freed after it.
+        steps: for each op the numbers of its requests with their bytes, in order, 0 bytes where one is freed while the
+            op runs; and the numbers that are freed after it.
         kept: the numbers of the requests that are not freed: the results.
+        measured: the positions of the ops whose own requests are among the steps.
     """
 
     steps: tuple[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], ...]
     kept: tuple[int, ...]
+    measured: frozenset[int] = frozenset()
 
     def run(self, allocator: Allocator, *, pool: Hashable = None, stream: Hashable = 0) -> list[Block]:
         """Make the requests of an allocator; return the blocks of the results.
@@ -33,17 +40,43 @@ class Requests:
         """
         held: dict[int, Block] = {}
         for born, gone in self.steps:
-            for number, size in born:
-                held[number] = allocator.allocate(size, pool=pool, stream=stream)
+            change(allocator, held, born, pool=pool, stream=stream)
             for number in gone:
                 allocator.free(held.pop(number))
         return [held[number] for number in self.kept]
 
 
-def requests_of(graph: Graph, values: Mapping[str, int]) -> Requests:
+K = TypeVar("K", bound=Hashable)
+
+
+def change(
+    allocator: Allocator,
+    held: dict[K, Block],
+    changes: Iterable[tuple[K, int]],
+    *,
+    pool: Hashable = None,
+    stream: Hashable = 0,
+) -> None:
+    """Make requests of an allocator, in order; 0 bytes free a request that is held."""
+    for number, size in changes:
+        if size:
+            held[number] = allocator.allocate(size, pool=pool, stream=stream)
+        else:
+            allocator.free(held.pop(number))
+
+
+def requests_of(
+    graph: Graph, values: Mapping[str, int], measured: Mapping[int, OpRequests] = MappingProxyType({})
+) -> Requests:
     """Return the requests of one run of a graph, step by step, at these values of its symbols.
 
     Inputs and lifted tensors are there already. A tensor lives until the last use of a value that shares its memory.
+
+    Args:
+        graph: the graph.
+        values: the values of its symbols.
+        measured: what ops were seen to ask for at these values, by the position of the node; other ops ask for their
+            results alone.
     """
     owners = memory_owners(graph, values)
     there = {each.value for each in graph.inputs} | {each.value for each in graph.lifted}
@@ -59,20 +92,25 @@ def requests_of(graph: Graph, values: Mapping[str, int]) -> Requests:
     for value, position in last.items():
         dying.setdefault(position, []).append(value)
     numbers: dict[Value, int] = {}
+    fresh = count().__next__
+    known: set[int] = set()
     steps = []
     for position, node in enumerate(nodes):
-        born: list[tuple[int, int]] = []
+        born: dict[int, int] = {}
         for made in node.outputs:
             if made is None or made in owners or made in there or made in numbers:
                 continue
             size = bytes_at(made, values)
             if size:
-                numbers[made] = len(numbers)
-                born.append((numbers[made], size))
+                numbers[made] = fresh()
+                born[numbers[made]] = size
         gone = tuple([numbers[value] for value in dying.get(position, ()) if value in numbers])
-        steps.append((tuple(born), gone))
+        seen = measured[position].holding(list(born), fresh) if position in measured else None
+        if seen is not None:
+            known.add(position)
+        steps.append((tuple(born.items()) if seen is None else seen, gone))
     kept = dict.fromkeys(numbers[value] for value in returned if value in numbers)
-    return Requests(tuple(steps), tuple(kept))
+    return Requests(tuple(steps), tuple(kept), frozenset(known))
 
 
 def bytes_at(value: Value, values: Mapping[str, int]) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 
 import attrs
 
 from symshape.cost.allocator import Allocator, Block, OutOfMemory
 from symshape.cost.domain import Domain
-from symshape.cost.graph_memory import DeviceMemory, workspace_users
+from symshape.cost.graph_memory import DeviceMemory, with_own_memory, workspace_users
+from symshape.cost.graph_requests import change
 from symshape.cost.liveness import OUTPUTS, PARAMETERS, Storage, storages_of
 from symshape.cost.optimizers import OptimizerMemory
+from symshape.cost.workspaces.op_requests import HERE, OpRequests, Workspaces
 from symshape.graph.program import Program
 from symshape.graph.steps import values_in
 
@@ -35,7 +38,7 @@ class StepMemory:
 
     Parameters, then arguments are there first, each in a block of its own. The workspaces of cuBLAS are allocated by
     the first product of matrices. In training the first step makes the optimizer's state, and gradients are freed
-    after each step.
+    after each step. Ops of cuDNN ask for what they were seen to ask for on the device.
 
     Args:
         program: the forward pass, or a program that returns a loss and gradients.
@@ -43,6 +46,7 @@ class StepMemory:
         optimizer: the memory of the optimizer; None for none.
         trains: whether results after the first are gradients.
         device: the memory of libraries.
+        workspaces: what ops ask for beyond their results, measured on the program's device.
     """
 
     def __init__(
@@ -53,8 +57,10 @@ class StepMemory:
         *,
         trains: bool = False,
         device: DeviceMemory | None = None,
+        workspaces: Workspaces = HERE,
     ) -> None:
-        graph = program.graph
+        self._graph = graph = program.graph
+        self._workspaces = workspaces
         self.domain = Domain.of(program)
         self._device = device or DeviceMemory.here()
         self._optimizer = optimizer
@@ -83,6 +89,17 @@ class StepMemory:
             InputError: a symbol is missing or unknown, or a value is no size.
             GuardViolation: the trace does not hold for these sizes.
         """
+        return self._at(limit, sizes, self._measured(sizes))
+
+    def unknown(self, sizes: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the names of the ops whose kernels allocate an unknown amount for themselves at these sizes."""
+        measured = self._measured(sizes)
+        born = self._born(self._sizes(self.domain.values(sizes)))
+        known = [place for place, each in measured.items() if len(each.kept) == len(born[place + 1])]
+        return with_own_memory(self._graph.nodes, known)
+
+    def _at(self, limit: int | None, sizes: Mapping[str, int], measured: Mapping[int, OpRequests]) -> ReservedAt:
+        """Return the most memory at these sizes, with these requests of ops."""
         values = self._sizes(self.domain.values(sizes))
         allocator = Allocator(limit, expandable=self._device.expandable)
         run = _Run(allocator, self._device)
@@ -90,7 +107,7 @@ class StepMemory:
         inputs = run.begin([(place, values[place]) for place in self._steps[0][0] if not self._is(place, PARAMETERS)])
         held = {**kept, **inputs}
         for requests in (None,) if self._optimizer is None else (self._optimizer.first, self._optimizer.later):
-            made = self._run(run, dict(held), values)
+            made = self._run(run, dict(held), values, measured)
             if requests is not None:
                 run.changes(requests)
             for place in made.keys() - held.keys():
@@ -98,23 +115,45 @@ class StepMemory:
         return ReservedAt(allocator.most_reserved, allocator.most_allocated)
 
     def fits(self, limit: int, sizes: Mapping[str, int]) -> bool:
-        """Return whether a call of these sizes runs with ``limit`` bytes."""
+        """Return whether a call of these sizes runs with ``limit`` bytes.
+
+        Ops are measured only where their results alone fit.
+        """
         try:
+            self._at(limit, sizes, {})
             self.at(limit, **sizes)
         except OutOfMemory:
             return False
         return True
 
+    def _measured(self, sizes: Mapping[str, int]) -> Mapping[int, OpRequests]:
+        """Return what ops ask for at these sizes, by the position of the node.
+
+        Raises:
+            InputError: a symbol is missing or unknown, or a value is no size.
+            GuardViolation: the trace does not hold for these sizes.
+        """
+        values = self.domain.values(sizes)
+        return self._workspaces.of(self._graph, dict(zip(self.domain.symbols, values, strict=True)))
+
     def _is(self, place: int, part: int) -> bool:
         return self._storages[place].part == part
 
-    def _run(self, run: _Run, held: dict[int, Block], values: Sequence[int]) -> dict[int, Block]:
+    def _born(self, values: Sequence[int]) -> list[list[int]]:
+        """Return for each moment the storages that need memory then."""
+        return [[place for place in born if values[place]] for born, _ in self._steps]
+
+    def _run(
+        self, run: _Run, held: dict[int, Block], values: Sequence[int], measured: Mapping[int, OpRequests]
+    ) -> dict[int, Block]:
         """Run the program once; return the blocks that are left."""
         allocator = run.allocator
-        for index, (born, gone) in enumerate(self._steps):
-            for place in born if index else ():
-                if values[place]:
-                    held[place] = allocator.allocate(values[place])
+        fresh = count(len(values)).__next__
+        born = self._born(values)
+        for index, (_, gone) in enumerate(self._steps):
+            seen = measured[index - 1].holding(born[index], fresh) if index - 1 in measured else None
+            if index:
+                change(allocator, held, [(place, values[place]) for place in born[index]] if seen is None else seen)
             if index - 1 in self._users:
                 run.work(lt=self._users[index - 1], backward=index - 1 > self._loss)
             for place in gone:

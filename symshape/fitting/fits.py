@@ -12,7 +12,7 @@ import torch
 
 from guards.terms import arithmetic, fold
 from guards.terms.term import Term
-from symshape.cost.graph_memory import DeviceMemory, with_own_memory
+from symshape.cost.graph_memory import DeviceMemory
 from symshape.cost.liveness import PARTS
 from symshape.cost.optimizers import OPTIMIZERS, MakeOptimizer, OptimizerMemory, optimizer_memory
 from symshape.cost.peak_memory import PeakMemory
@@ -26,6 +26,7 @@ from symshape.exploring.plain_text import table_text
 from symshape.exploring.tables import Table
 from symshape.frontends.trace import Traced, trace
 from symshape.frontends.training import Loss, TracedTraining, trace_training
+from symshape.graph.steps import Node
 from symshape.options import Options
 
 __all__ = ["Fits", "budget_of", "fits", "fits_of"]
@@ -43,9 +44,9 @@ class Fits:
     """The memory of a model as a formula of its sizes, and the largest sizes within a budget.
 
     Two numbers stand for each size. ``peak`` is exact for the tensors of the program: no larger size can fit.
-    ``reserved`` is a model of what the device gives: torch's allocator, replayed, with the workspaces of cuBLAS.
-    ``largest`` is the largest for which the model stays within the budget; what kernels allocate for themselves while
-    they run is not in it.
+    ``reserved`` is a model of what the device gives: torch's allocator, replayed, with the workspaces of cuBLAS, and of
+    cuDNN if the model is on a CUDA device: its ops are run there, each alone. ``largest`` is the largest for which the
+    model stays within the budget.
 
     Attributes:
         name: the model's.
@@ -55,7 +56,6 @@ class Fits:
         train: the name of the optimizer; empty for inference.
         dtypes: the dtypes of the parameters.
         peak: the live bytes at the peak, as formulas.
-        unknown: the ops whose kernels allocate an unknown amount for themselves, so that less may fit.
         example: the sizes of the example, or those that were given for it (``at``).
     """
 
@@ -79,13 +79,13 @@ class Fits:
         self._aligned = traced.peak_memory(schedule=schedule, alignment=_ALIGNMENT)
         trains = isinstance(traced, TracedTraining)
         self._model = StepMemory(traced.program, schedule, optimizer, trains=trains, device=device)
-        self.unknown = with_own_memory(traced.program.graph.nodes)
         self.symbols = tuple(symbols) or self.peak.domain.symbols
         hints = {each.name: each.hint for each in traced.program.symbols.values() if each.hint is not None}
         for name in at or {}:
             self.peak.domain.require(name)
         self.peak.domain.check_sizes(at or {})
-        self.example = {name: hints.get(name, 1) for name in self.peak.domain.symbols} | dict(at or {})
+        self._assumed = dict.fromkeys(_reserves(traced.program.graph.nodes), 0)
+        self.example = {name: hints.get(name, 1) for name in self.peak.domain.symbols} | self._assumed | dict(at or {})
         lifted = [each.tensor for each in traced.program.graph.lifted if not each.constant]
         self.dtypes = tuple(dict.fromkeys(_short(each.dtype) for each in lifted if each.is_floating_point()))
         self._largest: dict[tuple[str, tuple[tuple[str, int], ...]], int] = {}
@@ -97,7 +97,7 @@ class Fits:
             InputError: a symbol is missing or unknown, or a value is no size.
             GuardViolation: the trace does not hold for these sizes.
         """
-        return self._model.at(**sizes)
+        return self._model.at(**{**self._assumed, **sizes})
 
     def assume(self, device: DeviceMemory) -> None:
         """Use another device's memory of libraries, instead of the current device's."""
@@ -110,7 +110,7 @@ class Fits:
         Raises:
             InputError: nothing fits, everything fits, or the formula cannot be solved for the symbol.
         """
-        return self._aligned.largest(symbol, bytes=self.budget, **others)
+        return self._aligned.largest(symbol, bytes=self.budget, **{**self._assumed, **others})
 
     def largest(self, symbol: str, **others: int) -> int:
         """Return the largest size that fits by the model of the allocator, where the others are given.
@@ -123,6 +123,7 @@ class Fits:
         >>> symshape.fits(model, torch.ones(4, 8), memory="1 GB", batch=0).largest("batch")
         26738688
         """
+        others = {**self._assumed, **others}
         key = symbol, tuple(sorted(others.items()))
         if key not in self._largest:
             self._largest[key] = self._found(symbol, others)
@@ -195,6 +196,11 @@ class Fits:
             return {self.symbols[0]: self.largest(self.symbols[0], **others), **others}
         except InputError:
             return {}
+
+    @cached_property
+    def unknown(self) -> tuple[str, ...]:
+        """The ops whose kernels allocate an unknown amount for themselves, so that less may fit."""
+        return self._model.unknown(self.example)
 
     @cached_property
     def fits(self) -> bool:
@@ -303,8 +309,8 @@ def fits(
 
     Args:
         model: a module, or a function.
-        example: an example call: a tensor, a tuple of arguments, or a mapping of keyword arguments. Nothing is
-            computed, so it may be small.
+        example: an example call: a tensor, a tuple of arguments, or a mapping of keyword arguments. The model does not
+            run, so it may be small. On a CUDA device ops of cuDNN run alone, to see what memory they ask for.
         memory: the budget (a number of bytes, or ``"80 GB"``); without it the memory of the current CUDA device, less
             the context of the process.
         train: ``adamw``, ``adam``, ``sgd``, ``momentum`` (SGD with momentum), or a function that makes an optimizer of
@@ -348,6 +354,13 @@ def fits_of(
         optimizer = optimizer_memory(traced.optimizer, 1)
         train = train or optimizer.name.lower()
     return Fits(traced, budget, train=train, optimizer=optimizer, symbols=symbols, at=at)
+
+
+def _reserves(nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield the symbols of what cuDNN's batch norm keeps for backward: an amount that only cuDNN knows, mostly none."""
+    for node in nodes:
+        if str(node.op) == "aten.cudnn_batch_norm.default":
+            yield from (each.symbol for each in node.bindings)
 
 
 def budget_of(memory: int | str | None) -> int:

@@ -340,7 +340,8 @@ class Compiled:
     def graph_memory(self, sizes: BucketPlan | Iterable[Any]) -> GraphMemory:
         """Return the memory that ``warm_up`` with these sizes takes on a CUDA device; nothing is captured.
 
-        On a machine without one it is that of a Hopper device, for the kernels that the program was traced with.
+        On a CUDA device ops of cuDNN run alone, to see what memory they ask for. On a machine without one it is that
+        of a Hopper device, for the kernels that the program was traced with, and without what cuDNN asks for.
 
         Args:
             sizes: as for :meth:`warm_up`.

@@ -19,3 +19,9 @@ storage_at: Callable[..., Any] | None = optional("torch._C._construct_storage_fr
 """Make a storage over memory that somebody else owns."""
 compile_kernel: Callable[[str, str], Any] | None = optional("torch.cuda._compile_kernel", None)
 """Compiles CUDA source with NVRTC and loads it on the current device; returns the kernel of a name."""
+records_history: Callable[[], bool] = optional("torch._C._cuda_isHistoryEnabled", lambda: True)
+"""Return whether the allocator records the history of its requests."""
+record_history: Callable[..., None] | None = optional("torch.cuda.memory._record_memory_history", None)
+"""Begin to record the history of the allocator's requests; ``enabled=None`` ends it."""
+allocator_snapshot: Callable[..., Any] | None = optional("torch.cuda.memory._snapshot", None)
+"""Return the allocator's segments, and the recorded history of each device."""

@@ -234,6 +234,8 @@ def _measure_graphs(name: str, case: Case, module: nn.Module, report: Report, ta
         sizes = [{each: size[each] for each in names} for size in sizes]
         found = _foretold(compiled, sizes, NO_WORKSPACES)
         foretold_s = perf_counter() - start
+        if found.unknown and on_gpu:
+            report.note(f"{name}, {count} graphs: not measured: {', '.join(found.unknown)}")
         _clean()
         if not on_gpu:
             warm = compiled.warm_up(sizes, progress=False)
@@ -269,7 +271,7 @@ def _compare_requests(name: str, compiled: Any, sizes: Sequence[Mapping[str, int
     torch.cuda.memory._record_memory_history(enabled=None)
     streams = Counter(each["stream"] for each in trace if each["action"] == "alloc")
     buckets = foretold_buckets(planned_work(compiled.entries, sizes)[2])
-    foretold = Counter(rounded(n) for each in buckets for born, _ in each.requests.steps for _, n in born)
+    foretold = Counter(rounded(n) for each in buckets for born, _ in each.requests.steps for _, n in born if n)
     print(f"requests of {name}: {sum(foretold.values())} foretold, streams {dict(streams)}", flush=True)
     for stream in streams:
         seen = Counter(
@@ -300,8 +302,12 @@ def _measure_fits(name: str, case: Case, module: nn.Module, base: int, report: R
                 case.growing: max(2, case.largest[case.growing] // share // (8 if args.smoke else 1)),
             }
             known = {each: sizes[each] for each in case.dims}
+            start = perf_counter()
             at = found.reserved(**known)
+            fits_s += perf_counter() - start
             kind = f"{name}, {'training' if training else 'inference'}"
+            if found.unknown and args.device == "cuda":
+                report.note(f"{kind}: not measured: {', '.join(found.unknown)}")
             label = " ".join(f"{each}={size}" for each, size in known.items())
             if args.device != "cuda":
                 table.row(kind, label, at.reserved / 2**20, None, None, at.allocated / 2**20, None, None, fits_s)
@@ -385,7 +391,7 @@ def main(argv: Sequence[str] | None = None) -> Report:
     _measure_workspaces(report, args)
     columns = ("graphs", "pool", "measured", "ratio", "all", "measured", "ratio", "most", "measured", "driver")
     graphs = report.table("CUDA graphs, MiB", "model", *columns, "kernels", "trace and foretell s")
-    columns = ("sizes", "reserved", "measured", "ratio", "allocated", "measured", "ratio", "trace s")
+    columns = ("sizes", "reserved", "measured", "ratio", "allocated", "measured", "ratio", "trace and foretell s")
     calls = report.table("calls and steps of training, MiB", "job", *columns)
     wanted = [name for name in _MODELS if not args.models or name in args.models.split(",")]
     for name in wanted[:2] if args.smoke and not args.models else wanted:

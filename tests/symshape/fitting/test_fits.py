@@ -159,3 +159,33 @@ def test_an_example_is_a_call() -> None:
 def test_the_budget_is_asked_for_without_a_device() -> None:
     with pytest.raises(InputError, match="there is no CUDA device here: say how much memory there is"):
         symshape.fits(_mlp(), torch.ones(4, 64), batch=0)
+
+
+class _NormedByCudnn(nn.Module):
+    """Calls cuDNN's batch norm, as a convolutional network does on a CUDA device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(8)), nn.Parameter(torch.zeros(8))
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("var", torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        own = (self.scale, self.shift, self.mean, self.var)
+        found: torch.Tensor = torch.ops.aten.cudnn_batch_norm(x, *own, True, 0.1, 1e-5)[0]
+        return found
+
+
+def test_the_reserve_of_cudnn_is_an_amount_that_is_not_known() -> None:
+    """Its size is known to cuDNN alone: no size has to be given for it, and the answer says that it is left out."""
+    model, x = _NormedByCudnn(), torch.ones(4, 8, 6, 6)
+    found = symshape.fits(model, x, memory="1 GB", train="sgd", loss=torch.mean, batch=0)
+    assert len(found.peak.domain.symbols) == 2, "the batch and the reserve"
+    assert found.reserved(batch=64).reserved > 0
+    best = found.largest("batch")
+    assert found.sizes["batch"] == best
+    assert 0 < best <= found.bound("batch")
+    assert "aten.cudnn_batch_norm.default" in found.unknown
+    assert f"fits up to batch {best} in 1.00 GB" in str(found)
+    assert "cudnn_batch_norm" in str(found)
+    assert found.text()

@@ -190,9 +190,16 @@ def record(
         return _record(run, device, pool, inside, draws)
 
 
+@contextmanager
+def between_captures() -> Iterator[None]:
+    """Wait until no other thread captures, and let none begin meanwhile."""
+    with _one_at_a_time:
+        yield
+
+
 def settle(device: torch.device) -> None:
     """Wait for a device on which a capture failed, at a time when no other capture is in progress."""
-    with _one_at_a_time:
+    with between_captures():
         torch.cuda.synchronize(device)
 
 

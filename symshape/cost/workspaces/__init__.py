@@ -1,0 +1,1 @@
+"""The memory that kernels allocate for themselves, measured by running each op once on the device."""
