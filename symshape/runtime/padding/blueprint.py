@@ -7,7 +7,7 @@ program with the formulas evaluated, and no rule runs again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -75,7 +75,9 @@ class Blueprint:
             self._note(value)
         self._steps = [self._step(node) for node in graph.nodes]
         self._texts = [(self._numbers.place(term), text_of(term)) for term in capacities.terms]
-        self._run = self._compiled(graph) if compiled else None
+        self._formulas = attrs.evolve(graph, steps=tuple(self._with_terms()))
+        places = {name: at for at, name in enumerate(self._names)}
+        self._run = compile_graph(self._formulas, places) if compiled else None
 
     def serves(self, region: Region) -> bool:
         """Return whether the rules would make this program for a region, with the region's capacities."""
@@ -118,7 +120,7 @@ class Blueprint:
             made_for={},
             rewrites=tuple([_rewrite(each, region) for each in made.rewrites]),
             run=None if run is None else lambda arguments: run(arguments, caps),
-            formulas=made.head,
+            formulas=self._formulas,
             late=late,
         )
 
@@ -192,17 +194,16 @@ class Blueprint:
         outputs = tuple([_filled(self._holes(each), numbers, tensors) for each in graph.outputs])
         return Graph(inputs, graph.lifted, (), outputs, graph.output_tree)
 
-    def _compiled(self, graph: Graph) -> Callable[[Sequence[Any], Sequence[int]], list[Any]]:
-        """Return the function that runs the program on its inputs at the capacities that it is given."""
-        steps = tuple(
-            [
-                node
-                if holes is None
-                else attrs.evolve(node, args=_formulas(node.args), kwargs=_formulas(dict(node.kwargs)))
-                for node, holes in self._steps
-            ]
-        )
-        return compile_graph(attrs.evolve(graph, steps=steps), {name: at for at, name in enumerate(self._names)})
+    def _with_terms(self) -> Iterator[Node]:
+        """Yield the nodes with terms for capacities among their arguments.
+
+        Whatever converts a capacity to an integer makes the program depend on it; a term can only be evaluated.
+        """
+        for node, holes in self._steps:
+            if holes is None:
+                yield node
+            else:
+                yield attrs.evolve(node, args=_formulas(node.args), kwargs=_formulas(dict(node.kwargs)))
 
 
 class _Tensors(dict[int, Value]):

@@ -153,9 +153,23 @@ class Region:
         self._capacities = capacities
         self.answers: dict[tuple[str, Term], Any] = {}
         self._of_calls: Facts | None = None
-        bounds = [each.op is Op.LE and len(each.symbols) == 1 for each in self.conditions]
+        bounds = [self._is_bound(each) for each in self.conditions]
         free = [each for each, is_bound in zip(self.conditions, bounds, strict=True) if not is_bound]
         self._unbounded = Facts.make(ranges, free) if any(bounds) else self.facts
+
+    @staticmethod
+    def _is_bound(condition: Term) -> bool:
+        """Return whether a condition is a bound on one symbol, or excludes other values of one than 0.
+
+        (That a size is not 0 says that none of its factors is.)
+        """
+        if len(condition.symbols) != 1 or condition.op not in (Op.LE, Op.NE):
+            return False
+        (symbol,) = condition.symbols
+        try:
+            return condition.op is Op.LE or bool(fold.evaluate(condition, {symbol.name: 0}))
+        except ZeroDivisionError:
+            return False
 
     @property
     def extents(self) -> tuple[Term, ...]:
@@ -193,10 +207,10 @@ class Region:
         return Extent(self, size.term, int(fold.evaluate(size.term, self.caps))) if type(size) is Extent else size
 
     def fixed(self, term: Term, value: int) -> bool:
-        """Return whether a formula provably equals this constant, without the bounds on single symbols.
+        """Return whether a formula provably equals this constant, without the conditions of :meth:`_is_bound`.
 
-        With ``s0 >= 2`` a capacity of 2 leaves one value.  Treated as a varying size, it gives the same program as
-        other capacities, which one compilation serves.
+        With ``s0 >= 2`` or ``s0 != 1`` a capacity of 2 leaves one value.  Treated as a varying size, it gives the same
+        program as other capacities, which is derived and compiled once.
         """
         return ask(self._unbounded, boolean.eq(term, value), effort=Effort.CHEAP, only=True) is True
 
