@@ -20,14 +20,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
+from unittest.mock import patch
 
 import attrs
 import torch
 from torch import nn
 
 import symshape
-from symshape.cost.allocator import rounded
+from symshape.cost.allocator import Allocator, Block, rounded
 from symshape.cost.graph_memory import DeviceMemory, GraphMemory, graph_memory
 from symshape.frontends.warming import foretold_buckets, planned_work
 from symshape.runtime.runners.pieces.runner import padded_parts
@@ -283,6 +284,48 @@ def _compare_requests(name: str, compiled: Any, sizes: Sequence[Mapping[str, int
     print(f"  segments {sorted(segments.items())}", flush=True)
 
 
+def _compare_steps(name: str, found: symshape.Fits, sizes: Mapping[str, int]) -> None:
+    """Prints the requests of two steps of training that differ from those foretold, and what lives at both peaks."""
+    trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
+    torch.cuda.memory._record_memory_history(enabled=None)
+
+    class Logged(Allocator):
+        sizes: ClassVar[list[int]] = []
+        live: ClassVar[dict[int, int]] = {}
+        peak: ClassVar[tuple[int, list[int]]] = (0, [])
+
+        def allocate(self, size: int, **where: Any) -> Block:
+            block = super().allocate(size, **where)
+            Logged.sizes.append(rounded(size))
+            Logged.live[id(block)] = Logged.sizes[-1]
+            now = sum(Logged.live.values())
+            Logged.peak = max(Logged.peak, (now, sorted(Logged.live.values())))
+            return block
+
+        def free(self, block: Block) -> None:
+            del Logged.live[id(block)]
+            super().free(block)
+
+    with patch("symshape.cost.step_memory.Allocator", Logged):
+        found.reserved(**sizes)
+    seen: list[int] = []
+    live: dict[int, int] = {}
+    peak: tuple[int, list[int]] = (0, [])
+    for each in trace:
+        if each["action"] == "alloc":
+            seen.append(rounded(each["size"]))
+            live[each["addr"]] = seen[-1]
+            peak = max(peak, (sum(live.values()), sorted(live.values())))
+        elif each["action"] == "free_completed":
+            live.pop(each["addr"], None)
+    more, less = Counter(seen) - Counter(Logged.sizes), Counter(Logged.sizes) - Counter(seen)
+    parts = f"not foretold {sorted(more.items())[-14:]}; not seen {sorted(less.items())[-14:]}"
+    print(f"steps of {name} {dict(sizes)}: {parts}")
+    for what, (size, blocks) in (("foretold", Logged.peak), ("seen", peak)):
+        large = sorted(Counter(n for n in blocks if n > 2**19).items())
+        print(f"  peak {what} {size / 2**20:.1f} MiB: {large}", flush=True)
+
+
 def _measure_fits(name: str, case: Case, module: nn.Module, base: int, report: Report, table: Table, args: Any) -> None:
     for training in (False, True):
         module.train(training).requires_grad_(training)
@@ -314,7 +357,11 @@ def _measure_fits(name: str, case: Case, module: nn.Module, base: int, report: R
                 continue
             _clean()
             torch.cuda.reset_peak_memory_stats()
+            if args.requests and training and share == 1:
+                torch.cuda.memory._record_memory_history(context=None, max_entries=200_000)
             _run(case, module, sizes, args.device, training=training)
+            if args.requests and training and share == 1:
+                _compare_steps(name, found, known)
             reserved, allocated = torch.cuda.max_memory_reserved() - base, torch.cuda.max_memory_allocated() - base
             ratios = at.reserved / reserved, at.allocated / allocated
             cells = (

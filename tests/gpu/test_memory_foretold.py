@@ -66,7 +66,8 @@ def test_pools_of_workspaces_are_foretold(name: str) -> None:
     assert warm.graphs == 3
     _clean()
     grown = torch.cuda.memory_reserved() - before
-    assert 0.97 * grown - 36 * 2**20 <= found.pool + found.buffers <= 1.03 * grown + 4 * 2**20
+    # Buffers may fit into free memory of segments that are there: up to one segment is foretold, but not taken.
+    assert 0.97 * grown - 36 * 2**20 <= found.pool + found.buffers <= 1.03 * grown + 24 * 2**20
 
 
 def test_fits_measures_convolutions() -> None:

@@ -7,6 +7,7 @@ says what it asked for.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
@@ -35,7 +36,7 @@ T = TypeVar("T")
 Event = tuple[int, int]
 """The address of a block, and its bytes; 0 bytes where it is freed."""
 
-_OWN_MEMORY = ("convolution", "cudnn", "rnn", "lstm", "gru")
+_OWN_MEMORY = re.compile("conv(?!ert)|cudnn|rnn|lstm|gru|recurrent")
 """Parts of the names of ops whose kernels allocate much for themselves, by algorithms that cuDNN chooses."""
 _MOST_KNOWN = 4096  # measured calls that are remembered; each has a few dozen numbers
 
@@ -134,8 +135,7 @@ class Workspaces:
 
 def has_own_memory(node: Node) -> bool:
     """Return whether an op's kernels may allocate an unknown amount for themselves."""
-    name = str(node.op)
-    return any(part in name for part in _OWN_MEMORY)
+    return _OWN_MEMORY.search(str(node.op)) is not None
 
 
 @attrs.frozen
@@ -171,9 +171,9 @@ class _Call:
     def of(cls, node: Node, values: Mapping[str, int], lifted: Mapping[Value, torch.Tensor]) -> _Call | None:
         """Return the call of a node; None if made-up elements of its arguments would change what it does.
 
-        Random states and sizes without a value are refused, too.
+        Random states, sizes without a value and ops that are not torch's own are refused, too.
         """
-        if node.leaves is not None or draws_random_numbers(node):
+        if node.op.namespace != "aten" or node.leaves is not None or draws_random_numbers(node):
             return None
         reads_only = writes_nothing(node)
         tensors = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -243,6 +244,29 @@ def test_steps_of_training_reserve_what_backward_asks_for() -> None:
     assert model.at(n=64).allocated == without.at(n=64).allocated + 50 * MB
     assert model.unknown({"n": 64}) == ()
     assert meter.calls == 2, "forward and backward"
+
+
+def test_gradients_of_recurrent_layers_are_not_known() -> None:
+    """They are an op of this package, whose backward reads what forward kept: it is named, and not run alone."""
+    step = symshape.trace_training(
+        nn.LSTM(4, 8), torch.ones(5, 2, 4), loss=lambda result: result[0].sum(), dynamic={"input": {1: "n"}}
+    )
+    meter = Played()
+    model = StepMemory(step.program, trains=True, device=BARE, workspaces=Workspaces(lambda device: meter))
+    assert model.unknown({"n": 4}) == ("symshape.recurrent_gradients.default",)
+    assert meter.calls == 1, "forward"
+
+
+@pytest.mark.parametrize(
+    ("name", "owns"),
+    [
+        *(("aten.convolution.default", True), ("aten.conv2d.default", True), ("aten._conv_depthwise2d.default", True)),
+        *(("aten._cudnn_rnn.default", True), ("aten._thnn_fused_gru_cell.default", True)),
+        *(("aten._convert_indices_from_coo_to_csr.default", False), ("aten.addmm.default", False)),
+    ],
+)
+def test_ops_with_memory_of_their_own(name: str, owns: bool) -> None:
+    assert op_requests.has_own_memory(SimpleNamespace(op=name)) is owns  # type: ignore[arg-type]
 
 
 def test_nothing_is_run_on_a_cpu() -> None:
