@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from symshape.auditing.broadcasting import broadcast, referenced
 from symshape.auditing.domain import ANYTHING, EVERYWHERE, FINITE, LOW, Abstract, Coordinate, Slot
-from symshape.auditing.mixing import mixed, reduced
+from symshape.auditing.mixing import attention, contraction, mixed, reduced, with_late_positions
 from symshape.auditing.op_calls import name_of_op, target_of
 from symshape.auditing.pointwise import combine
 from symshape.auditing.world import World
@@ -127,10 +128,94 @@ def _embedding(world: World, node: Node, states: States) -> list[Abstract]:
     return [world.settled(made, world.causes(_REASON, _REPAIR))]
 
 
+def _slice(world: World, node: Node, states: States) -> list[Abstract]:
+    """Return the gradient of a slice, or of a selected index: zeros around it."""
+    given = arguments_by_name(node)
+    grad = states[given["grad_output"]]
+    dims = world.slot_dims(target_of(node).spec.sizes)
+    dim = given["dim"] % len(dims)
+    start = given.get("start", 0)
+    if not isinstance(start, int) or start < 0 or given.get("step", 1) != 1:
+        raise ValueError("a slice that does not count from the front")
+    mine = list(dims)
+    if "index" in given:
+        del mine[dim]
+    mapping: dict[Slot, Coordinate | None] = {}
+    for place, (old, new) in enumerate(zip(grad.dims, mine, strict=True)):
+        sliced = place == dim and "index" not in given
+        for slot in old:
+            fits = len(old) == len(new) == 1 and (sliced or world.same(old[0].size, new[0].size))
+            mapping[slot] = Coordinate(new[0], -start if sliced else 0) if fits else None
+    moved = grad.moved(dims, {slot: at for slot, at in mapping.items() if slot in referenced(grad)})
+    facts = {region: fact for region, fact in moved.facts.items() if fact == 0}
+    made = moved.with_(facts=facts, rest=None, level=moved.worst, low=min(0.0, moved.lowest), tag=None)
+    return [world.settled(made, world.causes("a gradient of a slice along the dimension that has the padding"))]
+
+
+def _attention(world: World, node: Node, states: States) -> list[Abstract]:
+    """Return the gradients of fused attention: of its queries, keys and values.
+
+    The kernel computes the weights again, from the scores and their log-sum-exp, and from there on with products as
+    the gradients of two matrix products and a softmax.
+    """
+    given = arguments_by_name(node)
+    names = ("query", "key", "value", "out", "logsumexp")
+    upstream = given["grad_out"] if "grad_out" in given else given["grad_out_"]
+    query, key, value, out, sums = (given[name] for name in names)
+    mask = given.get("attn_mask", given.get("attn_bias"))
+    main = [upstream, query, key, value, out, sums, mask]
+    if given.get("dropout_p") or any(states[each].dirty for each in node.reads if each not in main):
+        raise ValueError("dropout of weights, or lengths that depend on padding")
+    sizes, keys, width = upstream.spec.sizes, key.spec.sizes[-2], query.spec.sizes[-1]
+    if query.spec.dim != 4 or key.spec.dim != 4 or not world.same(query.spec.sizes[1], key.spec.sizes[1]):
+        raise ValueError("heads that share keys")
+    hidden = states[mask] if isinstance(mask, Value) else None
+    is_bool = isinstance(mask, Value) and not mask.spec.dtype.is_floating_point
+    causal = bool(given.get("is_causal"))
+    ends = states[query], states[key], states[value]
+    _, weights = attention(world, *ends, hidden, is_bool, causal, sizes, keys, width, weights=True)
+    square = [*query.spec.sizes[:-1], keys]
+    rows = states[sums].with_(dims=(*states[sums].dims, ()), facts={}, level=states[sums].worst)
+    _, (rows, weights) = broadcast(world, [rows, weights], square)
+    level = max(weights.level, FINITE if rows.level == FINITE else ANYTHING)
+    cause = weights.cause or rows.cause
+    weights = world.settled(weights.with_(dirty=weights.dirty | rows.dirty, level=level, cause=cause))
+    why, dtype = world.causes(_REASON, _REPAIR), query.spec.dtype
+
+    def product(a: Abstract, b: Abstract, shape: Sequence[Any], inner: Any) -> Abstract:
+        return contraction(world, a, b, shape, inner, dtype, why)
+
+    grad = states[upstream]
+    _, (left, right) = broadcast(world, [grad, states[out]], sizes)
+    shared = reduced(world, "sum", _times(world, node, left, right), [3], True, why)
+    _, (slopes, shared) = broadcast(world, [product(grad, _turned(states[value]), square, sizes[-1]), shared], square)
+    _, (slopes, weights) = broadcast(world, [_less(world, node, slopes, shared), weights], square)
+    slopes = with_late_positions(world, _times(world, node, weights, slopes))
+    count = query.spec.sizes[-2]
+    return [
+        product(slopes, states[key], query.spec.sizes, keys),
+        product(_turned(slopes), states[query], key.spec.sizes, count),
+        product(_turned(weights), grad, value.spec.sizes, count),
+    ]
+
+
+def _turned(x: Abstract) -> Abstract:
+    """Return the matrices of ``x``, transposed."""
+    return x.with_(dims=(*x.dims[:-2], x.dims[-1], x.dims[-2]))
+
+
 GRADIENTS = {
     **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _nll_loss),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _softmax),
     "native_layer_norm_backward": _layer_norm,
     "embedding_dense_backward": _embedding,
+    **dict.fromkeys(("slice_backward", "select_backward"), _slice),
+    **dict.fromkeys(
+        (
+            *("_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward"),
+            *("_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward"),
+        ),
+        _attention,
+    ),
 }
 """The rules by the name of the op."""

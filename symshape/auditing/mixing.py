@@ -10,6 +10,7 @@ import torch
 
 from symshape.auditing.broadcasting import broadcast, referenced
 from symshape.auditing.domain import (
+    AFTER,
     ANYTHING,
     EVERYWHERE,
     FINITE,
@@ -25,7 +26,7 @@ from symshape.auditing.domain import (
 from symshape.auditing.pointwise import chosen, combine
 from symshape.auditing.world import FINITE_NUMBERS, MASKED_ROWS, SMALL_SCORES, STRONG, World
 
-__all__ = ["attention", "contraction", "mixed", "reduced", "scanned", "softmax"]
+__all__ = ["attention", "contraction", "mixed", "reduced", "scanned", "softmax", "with_late_positions"]
 
 _NOT_NEGATIVE = frozenset({"var", "std", "norm", "linalg_vector_norm", "count_nonzero"})
 _SAME_NUMBER = frozenset({"mean", "amax", "amin", "max", "min"})
@@ -172,6 +173,26 @@ def _rows_without_scores(
     return frozenset((MASKED_ROWS,)), extra
 
 
+def with_late_positions(world: World, x: Abstract) -> Abstract:
+    """Return ``x`` with 0 at padding of one index, if it is 0 at padding of another index and beyond that index.
+
+    With padding on the right, an index at padding is beyond the other index, or the other one is at padding, too.
+    """
+    facts = dict(x.facts)
+    for later, fact in x.facts.items():
+        if later.group != AFTER or fact != 0:
+            continue
+        larger, smaller = later.coordinates
+        for region, number in x.facts.items():
+            if region.group < 0 or number != 0 or world.side(region.group) != "right":
+                continue
+            *rows, last = region.coordinates
+            if last.slot is smaller.slot and last.through is None:
+                shifted = Coordinate(larger.slot, last.offset - smaller.offset + larger.offset)
+                facts.setdefault(Region(region.group, (*rows, shifted)), 0.0)
+    return world.settled(x.with_(facts=facts)) if len(facts) > len(x.facts) else x
+
+
 def contraction(
     world: World, a: Abstract, b: Abstract, sizes: Sequence[Any], inner: Any, dtype: torch.dtype, cause: Cause
 ) -> Abstract:
@@ -179,7 +200,7 @@ def contraction(
     wide_a = a.with_(dims=(*a.dims[:-1], (), a.dims[-1]))
     wide_b = b.with_(dims=(*b.dims[:-2], (), b.dims[-1], b.dims[-2]))
     dims, operands = broadcast(world, [wide_a, wide_b], [*sizes, inner])
-    product = combine(world, "mul", dims, operands, None, dtype)
+    product = with_late_positions(world, combine(world, "mul", dims, operands, None, dtype))
     return reduced(world, "sum", product, [len(dims) - 1], False, cause)
 
 

@@ -228,9 +228,12 @@ def joined(world: World, parts: Sequence[Abstract], dimension: int, sizes: Seque
     shape = [*sizes[:dimension], 1, *sizes[dimension + 1 :]]
     dims, operands = broadcast(world, moved, shape)
     dims = (*dims[:dimension], new[dimension], *dims[dimension + 1 :])
-    first = operands[0].facts
-    facts = {region: fact for region, fact in first.items() if all(each.facts.get(region) == fact for each in operands)}
-    whole = all(len(each.facts) == len(facts) for each in operands)
+    facts = {}
+    for region in dict.fromkeys(region for each in operands for region in each.facts):
+        known = {world.fact_at(each, region) for each in operands}
+        if len(known) == 1 and (fact := known.pop()) is not None:
+            facts[region] = fact
+    whole = all(region in facts for each in operands for region in each.facts)
     level = max([FINITE, *(each.level if whole else each.worst for each in operands)])
     low = min(each.low if whole else each.lowest for each in operands) if operands else 0.0
     cause = next((each.cause for each in operands if each.cause is not None), None)

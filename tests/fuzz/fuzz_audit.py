@@ -2,7 +2,7 @@
 
 Each proven output is compared in eager mode at other sizes, other masks with padding on the same side, and other
 padding.  The positions at which it has to be equal are read from the words of the report.  An audit that finds its own
-proof contradicted raises, which is a failure too.
+proof contradicted raises, which is a failure too.  A quarter of the programs return gradients of a loss.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import symshape
 from symshape.auditing.report import LEAKS, PROVEN
 from symshape.errors import InternalError, SymShapeError
 from tests.fuzz.harness import Counterexample, Outcome, run_fuzzer
-from tests.fuzz.masked_programs import MaskedProgram, random_masked_program
+from tests.fuzz.masked_programs import MaskedProgram, random_masked_program, with_gradients
 
 CALLS = 6
+GRADIENTS = 0.25  # the share of programs that return gradients
 SIDES = ("right", "left", "any")
 _PLACE = re.compile(r"mask\[([^\]]*)\]")
 _INDEX = re.compile(r"i(\d+)(\*?)([+-]\d+)?")
@@ -83,9 +84,11 @@ def counted(where: str, mask: torch.Tensor, shape: Sequence[int], side: str) -> 
 def case(rng: random.Random) -> str:
     """One program, audited; each proof compared with eager."""
     program = random_masked_program(rng)
+    if rng.random() < GRADIENTS:
+        program = with_gradients(rng, program)
     fn = program.function()
     side = rng.choice(SIDES)
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.set_grad_enabled(bool(program.loss)):
         warnings.simplefilter("ignore")
         example = random_call(rng, side)
         while bool(example["mask"].all()):
@@ -103,6 +106,8 @@ def case(rng: random.Random) -> str:
         proven = [each for each in found.outputs if each.verdict == PROVEN]
         for number in range(CALLS if proven else 0):
             _compare(rng, program, found, side, 1.0 if number % 2 else 3.0)
+    if program.loss:
+        return f"gradients {'proven' if len(proven) == len(found.outputs) else 'not all proven'}"
     if proven:
         return "proven" if len(proven) == len(found.outputs) else "proven in part"
     return "leaks" if all(each.verdict == LEAKS for each in found.outputs) else "unknown"

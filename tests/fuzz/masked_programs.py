@@ -87,14 +87,22 @@ FIRST = {
 
 @attrs.frozen
 class MaskedProgram:
-    """Lines of a program of ``x`` (batch, length, 4), ``ids`` and ``mask`` (batch, length), and the results' names."""
+    """Lines of a program of ``x`` (batch, length, 4), ``ids`` and ``mask`` (batch, length), and the results' names.
+
+    With a ``loss`` the program returns the loss and its gradients by the weights instead.
+    """
 
     lines: tuple[str, ...]
     results: tuple[str, ...]
+    loss: str = ""
 
     def source(self) -> str:
         """The program as text."""
         body = [*self.lines, f"return ({', '.join(self.results)},)"]
+        if self.loss:
+            body = ["x = x * scale", *self.lines, f"loss = {self.loss}"]
+            body += ["grads = torch.autograd.grad(loss, parameters, allow_unused=True)"]
+            body += ["return (loss, *(each for each in grads if each is not None))"]
         head = ["steps, rows, length = torch.arange(x.shape[1]), torch.arange(x.shape[0]), x.shape[1]"]
         return "\n".join(["def program(x, ids, mask):", *(f"    {line}" for line in [*head, *body])])
 
@@ -102,11 +110,26 @@ class MaskedProgram:
         """The program as a function; its weights are those of a fixed seed."""
         generator = torch.Generator().manual_seed(0)
         names: dict[str, Any] = {"torch": torch, "F": functional}
-        for name, shape in (("weight", (4, 4)), ("bias", (4,)), ("table", (6, 4)), ("kernel", (4, 4, 3))):
-            names[name] = torch.randn(shape, generator=generator)
+        shapes = (("weight", (4, 4)), ("bias", (4,)), ("table", (6, 4)), ("kernel", (4, 4, 3)), ("scale", (4,)))
+        for name, shape in shapes:
+            names[name] = torch.randn(shape, generator=generator).requires_grad_(bool(self.loss))
+        names["parameters"] = [names[name] for name, _ in shapes]
         exec(compile(self.source(), "<masked program>", "exec"), names)
         made: Callable[..., Any] = names["program"]
         return made
+
+
+def with_gradients(rng: random.Random, program: MaskedProgram) -> MaskedProgram:
+    """The gradients of a loss of the program's float results, most of them times the mask."""
+    masks = {"s": " * mask[..., None]", "m": " * mask", "w": " * mask[:, :, None]"}
+    terms = []
+    for name in program.results:
+        if name[0] not in "smwv":
+            continue
+        masked = masks.get(name[0], "") if rng.random() < 0.8 else ""
+        square = " ** 2" if rng.random() < 0.5 else ""
+        terms.append(f"({name}{square}{masked}).sum()")
+    return attrs.evolve(program, loss=" + ".join(terms))
 
 
 def random_masked_program(rng: random.Random) -> MaskedProgram:

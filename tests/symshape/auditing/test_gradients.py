@@ -76,3 +76,73 @@ def test_gradients_scaled_by_the_number_of_tokens() -> None:
 
     found = symshape.audit_padding(step, {"ids": IDS, "mask": MASK}, {"ids": {1: "length"}}, "mask")
     assert not found.proven
+
+
+class Attending(nn.Module):
+    """One attention of the fused kind, and a loss for each position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None, causal: bool) -> torch.Tensor:
+        query, key, value = self.inner(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4).unbind(0)
+        hidden = None if mask is None else mask[:, None, None, :].bool()
+        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=hidden, is_causal=causal)
+        return self.outer(found.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def attended(*, hidden: bool, causal: bool, ignored: bool) -> symshape.PaddingAudit:
+    network = seeded(Attending)
+
+    def step(x: torch.Tensor, mask: torch.Tensor) -> Any:
+        losses = network(x, mask if hidden else None, causal).square().sum(-1)
+        return torch.autograd.grad((losses * mask if ignored else losses).sum(), list(network.parameters()))
+
+    arguments = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)), "mask": MASK}
+    return symshape.audit_padding(step, arguments, {"x": {1: "length"}}, "mask")
+
+
+@pytest.mark.parametrize(
+    ("hidden", "causal", "ignored", "proven"),
+    [
+        *((True, False, True, True), (False, True, True, True)),
+        *((False, False, True, False), (True, False, False, False), (False, True, False, False)),
+    ],
+)
+def test_gradients_of_fused_attention(hidden: bool, causal: bool, ignored: bool, proven: bool) -> None:
+    """Keys at padding must be hidden (or come later than each query), and positions of padding must have no loss."""
+    found = attended(hidden=hidden, causal=causal, ignored=ignored)
+    if proven:
+        assert found.proven, str(found)
+    else:
+        assert {each.verdict for each in found.outputs[:2]} == {"leaks"}
+
+
+SHIFTED: dict[str, Any] = {
+    "from the second on": lambda losses, mask: losses[:, 1:] * mask[:, 1:],
+    "the next one has to be valid": lambda losses, mask: losses[:, :-1] * mask[:, 1:],
+}
+
+
+@pytest.mark.parametrize("name", SHIFTED)
+def test_gradients_of_slices(name: str) -> None:
+    weight = torch.randn(8, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
+
+    def step(x: torch.Tensor, mask: torch.Tensor) -> Any:
+        losses = (x @ weight).square().sum(-1)
+        return torch.autograd.grad(SHIFTED[name](losses, mask).sum(), weight)
+
+    arguments = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)), "mask": MASK}
+    assert symshape.audit_padding(step, arguments, {"x": {1: "length"}}, "mask").proven
+
+
+def test_gradients_of_slices_with_a_loss_at_padding() -> None:
+    weight = torch.randn(8, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
+
+    def step(x: torch.Tensor, mask: torch.Tensor) -> Any:
+        losses = (x @ weight).square().sum(-1)
+        return torch.autograd.grad((losses[:, 1:] * mask[:, :-1]).sum(), weight)
+
+    arguments = {"x": torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0)), "mask": MASK}
+    assert not symshape.audit_padding(step, arguments, {"x": {1: "length"}}, "mask").proven

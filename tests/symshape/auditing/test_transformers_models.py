@@ -136,6 +136,74 @@ def test_loss_of_a_classifier_of_tokens() -> None:
         assert found["['loss']"].verdict == verdict, str(found)
 
 
+WHISPER: dict[str, Any] = {**TWO, "num_mel_bins": 8, "max_source_positions": 20, "max_target_positions": 32}
+WHISPER |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3}
+
+
+def test_padded_texts_of_a_speech_model() -> None:
+    sound = torch.randn(2, 8, 40, generator=torch.Generator().manual_seed(0))
+    arguments = {"input_features": sound, "decoder_input_ids": tokens(9, 0)}
+    arguments["decoder_attention_mask"] = mask_of(9, 5, "right")
+    found = audit(build("Whisper", WHISPER), arguments, {"decoder_input_ids": {1: "target"}}, "decoder_attention_mask")
+    assert found.proven, str(found)
+
+
+def test_padded_sound_of_a_speech_model_leaks() -> None:
+    """Whisper's encoder has no mask: it is trained on sound that is filled up with silence."""
+    sound = torch.randn(2, 8, 40, generator=torch.Generator().manual_seed(0))
+    arguments = {"input_features": sound, "decoder_input_ids": tokens(9, 0), "attention_mask": mask_of(40, 24, "right")}
+    found = audit(build("Whisper", WHISPER), arguments, {"input_features": {2: "length"}})
+    assert {each.verdict for each in found.outputs} == {"leaks"}
+
+
+def gradients(model: Any, names: str, side: str, labels: Any) -> symshape.PaddingAudit:
+    """The audit of a step of training, with labels of -100 at padding; no dropout."""
+    parameters = list(model.parameters())
+
+    def step(loss: torch.Tensor) -> Any:
+        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return loss, [each for each in found if each is not None]
+
+    made: dict[str, Any] = {"model": model, "step": step}
+    given = ", ".join(f"{name}={name}" for name in names.split(", "))
+    exec(f"def train({names}, labels):\n    return step(model({given}, labels=labels).loss)", made)
+    mask = mask_of(9, 5, side)
+    known = {"input_ids": tokens(9, 0), "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
+    arguments = {name: known[name] for name in names.split(", ")} | {"labels": torch.where(mask.bool(), labels, -100)}
+    padded = {"input_ids": {1: "length"}, "labels": {1: "length"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return symshape.audit_padding(made["train"], arguments, padded, "attention_mask", fixed={"labels": -100})
+
+
+TRAINED = {
+    "Bert": (SMALL, "ForTokenClassification"),
+    "Roberta": (ENCODERS["Roberta"], "ForMaskedLM"),
+    "ModernBert": (MODERN, "ForMaskedLM"),
+    "GPT2": (GPT, "LMHeadModel"),
+    "Llama": ({**DECODER, "num_key_value_heads": 2}, "ForCausalLM"),
+    "Qwen3": (DECODER, "ForCausalLM"),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_of_fused_attention(name: str) -> None:
+    config, suffix = TRAINED[name]
+    labels = tokens(9, 3) % 2 if suffix == "ForTokenClassification" else tokens(9, 3)
+    found = gradients(build(name, config, suffix), "input_ids, attention_mask", "right", labels)
+    assert found.proven, str(found)
+    assert len(found.outputs) > 15
+
+
+def test_the_first_token_is_predicted_from_padding_on_the_left() -> None:
+    """Labels are shifted: the position before the first token is padding, and has a label unless that is ignored."""
+    model = build("GPT2", {**GPT, "n_layer": 1}, "LMHeadModel")
+    found = gradients(model, "input_ids, attention_mask, position_ids", "left", tokens(9, 3))
+    assert found.outputs[0].verdict == "leaks"
+    assert found.outputs[0].step is not None
+    assert "nll_loss" in found.outputs[0].step.op
+
+
 @pytest.mark.parametrize("name", ["Wav2Vec2", "Hubert"])
 def test_group_norm_over_padded_sound_leaks(name: str) -> None:
     mask = mask_of(64, 40, "right")
