@@ -37,6 +37,28 @@ def _moe(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return torch.where((place <= 5)[:, None], tokens * (chosen + 1)[:, None], 0.0).view(x.shape)
 
 
+def _masked_moe(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The same, but padding takes no place."""
+    tokens = x.flatten(0, 1)
+    chosen = tokens[:, :2].argmax(-1)
+    wanted = functional.one_hot(chosen, 2) * mask.flatten()[:, None]
+    place = wanted.cumsum(0).gather(1, chosen[:, None])[:, 0]
+    return torch.where((place <= 5)[:, None], tokens * (chosen + 1)[:, None], 0.0).view(x.shape)
+
+
+def _balance(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The loss that balances two experts: their mean weights, times how often each is chosen."""
+    shares = x.flatten(0, 1)[:, :2].softmax(-1)
+    return (shares.mean(0) * functional.one_hot(shares.argmax(-1), 2).float().mean(0)).sum()
+
+
+def _masked_balance(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    valid = mask.flatten()[:, None]
+    shares = x.flatten(0, 1)[:, :2].softmax(-1)
+    chosen = functional.one_hot(shares.argmax(-1), 2) * valid
+    return ((shares * valid).sum(0) / valid.sum() * chosen.sum(0) / valid.sum()).sum()
+
+
 def _mean(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return x.mean(1)
 
@@ -97,6 +119,8 @@ PROVEN: dict[str, Program] = {
     "first position": lambda x, mask: x[:, 0],
     "masked scale": _masked_scale,
     "scale of each token": _row_scale,
+    "capacity of experts": _masked_moe,
+    "balance of experts": _masked_balance,
     "elements by the mask": lambda x, mask: x[mask.bool()].sum(0),
     "layer norm": lambda x, mask: functional.layer_norm(x, (8,)),
     "rms norm": lambda x, mask: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
@@ -139,6 +163,7 @@ LEAKS: dict[str, tuple[Program, str, str]] = {
     "state after the padding": (lambda x, mask: _recurrent(x)[1], "aten.gru.input", "pack"),
     "recurrent layer of both directions": (lambda x, mask: _two_ways(x)[0], "aten.lstm.input", "pack"),
     "capacity of experts": (_moe, "aten.cumsum.default", ""),
+    "balance of experts": (_balance, "aten.mean.dim", "divide the sum of x * mask by the sum of the mask"),
     "flip": (lambda x, mask: x.flip(1), "aten.flip.default", ""),
     "reverse running sum": (lambda x, mask: x.flip(1).cumsum(1).flip(1), "aten.flip.default", ""),
     "branch on data": (lambda x, mask: x[x[..., 0] > 0].sum(0), "aten.index.Tensor", ""),
