@@ -7,6 +7,7 @@ from html import escape
 import attrs
 
 from symshape.auditing.poison import Difference
+from symshape.exploring.leak_path import path_svg
 
 __all__ = ["LEAKS", "PROVEN", "UNKNOWN", "OutputAudit", "PaddingAudit", "Step"]
 
@@ -51,6 +52,13 @@ class OutputAudit:
     path: tuple[Step, ...] = ()
     counterexample: Difference | None = None
     breaks: Difference | None = None
+
+    def picture(self) -> str:
+        """Return the path from the padding to the output as SVG; empty without one, as for proven outputs."""
+        if not self.path or self.step is None:
+            return ""
+        steps = list(dict.fromkeys([*self.path, self.step]))
+        return path_svg(self.name, [(each.op, str(each)) for each in steps], steps.index(self.step), self.reason)
 
     def __str__(self) -> str:
         if self.verdict == PROVEN:
@@ -130,7 +138,8 @@ class PaddingAudit:
             rows.append(
                 f"<tr><td><code>{escape(each.name)}</code></td>"
                 f"<td style='color:{colours[each.verdict]}'><b>{each.verdict}</b></td>"
-                f"<td><pre style='white-space:pre-wrap'>{escape(each.where)}\n{escape(details)}</pre></td></tr>"
+                f"<td><pre style='white-space:pre-wrap'>{escape(each.where)}\n{escape(details)}</pre>"
+                f"{each.picture()}</td></tr>"
             )
         said = [f"assumed: {each}" for each in self.assumes] + [f"note: {each}" for each in self.notes]
         head = f"<p><b>{escape(self.program)}</b>: padding, {self.runs} paddings run</p>"
