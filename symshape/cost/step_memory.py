@@ -92,7 +92,13 @@ class StepMemory:
         return self._at(limit, sizes, self._measured(sizes))
 
     def unknown(self, sizes: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the names of the ops whose kernels allocate an unknown amount for themselves at these sizes."""
+        """Return the names of the ops whose kernels allocate an unknown amount for themselves at these sizes.
+
+        At sizes for which the trace does not hold nothing is measured.
+        """
+        owners = with_own_memory(self._graph.nodes)
+        if not owners or not self.domain.guards.holds(sizes):
+            return owners
         measured = self._measured(sizes)
         born = self._born(self._sizes(self.domain.values(sizes)))
         known = [place for place, each in measured.items() if len(each.kept) == len(born[place + 1])]

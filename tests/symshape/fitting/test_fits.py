@@ -189,3 +189,20 @@ def test_the_reserve_of_cudnn_is_an_amount_that_is_not_known() -> None:
     assert f"fits up to batch {best} in 1.00 GB" in str(found)
     assert "cudnn_batch_norm" in str(found)
     assert found.text()
+
+
+def test_unknown_workspaces_are_named_outside_of_the_guards() -> None:
+    class Placed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.places = nn.Conv1d(4, 4, 3, padding=1), nn.Parameter(torch.zeros(16, 4, 1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.conv(x) + self.places[torch.arange(x.shape[0])]
+            return found.narrow(0, 0, 2) if x.shape[2] > 20 else found
+
+    model = Placed()
+    found = symshape.fits(model, torch.ones(4, 4, 6), memory="1 GB", batch=0, length=2, at={"length": 30})
+    with pytest.raises(GuardViolation):
+        found.reserved(batch=4, length=30)
+    assert found.unknown == ("aten.convolution.default",)
