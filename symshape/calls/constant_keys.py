@@ -288,18 +288,18 @@ def shared_containers(value: Any) -> tuple[int, ...]:
     ((0, 1, 2, 1), ())
     """
     found: list[int] = []
-    first: dict[int, int] = {}
-    kept: list[Any] = []  # so that ids stay theirs
-
-    def walk(each: Any) -> None:
-        kind = pytree._get_node_type(each)
-        if kind not in pytree.SUPPORTED_NODES:
-            return
-        number = len(found)
-        found.append(number if isinstance(each, tuple) else first.setdefault(id(each), number))
-        kept.append(each)
-        for child in pytree.SUPPORTED_NODES[kind].flatten_fn(each)[0]:
-            walk(child)
-
-    walk(value)
+    _number_containers(value, found, {}, [])
     return tuple(found) if any(number != i for i, number in enumerate(found)) else ()
+
+
+def _number_containers(each: Any, found: list[int], first: dict[int, int], kept: list[Any]) -> None:
+    """Append the numbers of the containers in a value; ``kept`` keeps the containers, so that their ids stay theirs."""
+    # Not a closure that calls itself: that is a cycle, which would keep the arguments of a call until a collection.
+    kind = pytree._get_node_type(each)
+    if kind not in pytree.SUPPORTED_NODES:
+        return
+    number = len(found)
+    found.append(number if isinstance(each, tuple) else first.setdefault(id(each), number))
+    kept.append(each)
+    for child in pytree.SUPPORTED_NODES[kind].flatten_fn(each)[0]:
+        _number_containers(child, found, first, kept)

@@ -8,8 +8,11 @@ import datetime
 import decimal
 import enum
 import fractions
+import gc
 import itertools
 import pathlib
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,3 +152,17 @@ def test_containers_that_are_one_come_back_as_one() -> None:
     assert made[0][0] is made[0][1]
     assert made[0][0][1] is made[1]["b"]
     assert shared_containers(([1], [1])) == ()
+
+
+@pytest.mark.parametrize("value", [lambda x: (x,), lambda x: [[x], {"k": x}]], ids=["a tuple", "nested"])
+def test_containers_are_let_go_without_a_collection(value: Callable[[torch.Tensor], Any]) -> None:
+    x = torch.ones(3)
+    known, collects = weakref.ref(x), gc.isenabled()
+    gc.disable()
+    try:
+        shared_containers(value(x))
+        del x
+        assert known() is None
+    finally:
+        if collects:
+            gc.enable()
