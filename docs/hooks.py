@@ -17,6 +17,7 @@ _LINK = r"\[(?P<text>[^\]]+)\]\((?P<up>(?:\.\./)+)"
 _OUTSIDE = re.compile(_LINK + r"(?P<path>(?:tests|CONTRIBUTING)[^)#]*)(?:#[^)]*)?\)")
 _TO_NOTEBOOK = re.compile(r"\]\((?P<up>(?:\.\./)*)\.\./notebooks/(?P<name>\w+)\.ipynb")
 _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?)<code")
+_DIALOG = 'data-md-component="search" role="dialog"'
 _FROM_NOTEBOOK = re.compile(r"\]\((?:\.\./(?P<page>docs/)|(?P<name>\w+)\.ipynb)")
 
 
@@ -100,6 +101,16 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Let the keyboard reach tables and code, which may scroll; the theme does so only for code on the screen."""
     return _CODE.sub(r'\1<code tabindex="0"', html.replace("<table>", '<table tabindex="0">'))
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the theme's dialog of the search, for readers of screens."""
+    return output.replace(_DIALOG, f'{_DIALOG} aria-label="Search"')
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Do so on the page that stands for those that are not found."""
+    return on_post_page(output_content)
 
 
 def on_post_build(config: Any, **_: Any) -> None:

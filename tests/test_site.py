@@ -39,33 +39,57 @@ def page() -> Iterator[Page]:
     yield from windows()
 
 
-@pytest.mark.parametrize(("width", "dark"), WINDOWS)
-def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_page(page: Page, width: int, dark: bool) -> None:
-    for name in PAGES:
-        page.visit(SITE / f"{name}.html", width=width, dark=dark)
-        page.driver.execute_script("localStorage.clear()")  # in which the theme keeps the scheme of the last page
-        page.visit(SITE / f"{name}.html", width=width, dark=dark)
-        scheme = page.driver.execute_script("return document.body.dataset.mdColorScheme")
-        assert scheme == ("slate" if dark else "default"), name
-        assert not page.serious_findings(), name
-        root = "document.documentElement"
-        assert page.driver.execute_script(f"return {root}.scrollWidth <= {root}.clientWidth"), (
-            f"{name} scrolls sideways"
-        )
-        assert page.requests() == [], f"{name} asks the network"
-
-
-def test_the_search_finds_a_page(page: Page) -> None:
-    """A server on this machine: the theme's search needs one, the pages do not."""
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    """The address of the site on a server of this machine: there the theme's scripts do all that they can."""
     handler = functools.partial(Quiet, directory=str(SITE))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        page.driver.get(f"http://127.0.0.1:{server.server_port}/index.html")
-        page.driver.execute_script("document.querySelector('#__search').click()")
-        page.driver.execute_script("document.querySelector('.md-search__input').focus()")
-        page.driver.switch_to.active_element.send_keys("MissError")
-        page.wait("return document.querySelector('.md-search-result__link[href*=\"miss-error.html\"]') != null")
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+@pytest.mark.parametrize(("width", "dark"), WINDOWS)
+def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_page(
+    page: Page, served: str, width: int, dark: bool
+) -> None:
+    for name in PAGES:
+        _look(page, served, name, width, dark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "dark"), WINDOWS)
+def test_axe_finds_nothing_serious_on_any_page(page: Page, served: str, width: int, dark: bool) -> None:
+    for path in sorted(SITE.rglob("*.html")):
+        _look(page, served, path.relative_to(SITE).with_suffix("").as_posix(), width, dark)
+
+
+def _look(page: Page, served: str, name: str, width: int, dark: bool) -> None:
+    address = f"{served}/{name}.html"
+    page.visit(address, width=width, dark=dark)
+    page.driver.execute_script("localStorage.clear()")  # in which the theme keeps the scheme of the last page
+    page.visit(address, width=width, dark=dark)
+    scheme = page.driver.execute_script("return document.body.dataset.mdColorScheme")
+    assert scheme == ("slate" if dark else "default"), name
+    assert not page.serious_findings(), name
+    root = "document.documentElement"
+    assert page.driver.execute_script(f"return {root}.scrollWidth <= {root}.clientWidth"), f"{name} scrolls sideways"
+    asked = [url for url in page.requests() if not url.startswith(served)]
+    assert asked == [], f"{name} asks the network"
+
+
+def test_pages_are_files_that_need_no_server(page: Page) -> None:
+    page.visit(SITE / "start.html")
+    assert not page.serious_findings()
+    assert page.requests() == []
+
+
+def test_the_search_finds_a_page(page: Page, served: str) -> None:
+    page.visit(f"{served}/index.html")
+    page.driver.execute_script("document.querySelector('#__search').click()")
+    page.driver.execute_script("document.querySelector('.md-search__input').focus()")
+    page.driver.switch_to.active_element.send_keys("MissError")
+    page.wait("return document.querySelector('.md-search-result__link[href*=\"miss-error.html\"]') != null")
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

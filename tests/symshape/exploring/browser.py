@@ -37,8 +37,8 @@ class Page:
         )
         return self
 
-    def visit(self, path: Path, *, width: int = 1280, dark: bool = False) -> None:
-        """Open a file in a window of so many pixels, with light or dark preferred."""
+    def visit(self, place: Path | str, *, width: int = 1280, dark: bool = False) -> None:
+        """Open a file or an address in a window of so many pixels, with light or dark preferred."""
         size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -47,7 +47,7 @@ class Page:
         self.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
         self.driver.get_log("browser")
         self.driver.get_log("performance")
-        self.driver.get(path.as_uri())
+        self.driver.get(place if isinstance(place, str) else place.as_uri())
 
     def serious_findings(self) -> list[tuple[str, list[str]]]:
         """Return what axe-core holds for serious or critical: the rules, with the first elements that break them."""
