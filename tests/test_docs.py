@@ -55,6 +55,25 @@ def test_blocks_are_found() -> None:
     assert plain(found[2]) == "1\n"
 
 
+def test_a_block_names_the_libraries_that_it_needs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from tests.pages.running import run
+
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- needs: torch, no_such_module -->\n```python\n1 / 0\n```\n\n"
+        "<!-- needs: torch -->\n\n```python\n1 / 0\n```\n"
+    )
+    first, second = blocks(page.read_text())
+    assert (first.needs, first.missing, second.needs, second.missing) == (
+        ("torch", "no_such_module"),
+        ["no_such_module"],
+        ("torch",),
+        [],
+    )
+    assert run(page) == 1
+    assert "page.md:3: skipped, no_such_module cannot be imported" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("path", TEXTS, ids=_name)
 def test_every_block_compiles(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages import benchmarks, public_names, streams
+from tests.pages import benchmarks, prose, public_names, streams
 from tests.pages.markdown import DOCS, hooks, links, listed_pages, notebook_pages
 
 
@@ -128,3 +128,36 @@ def test_each_notebook_opens_with_a_question_and_ends_with_what_to_try(path: Pat
     )
     assert headings[0].endswith("?")
     assert headings[-1] == "## Try"
+
+
+_LONG = " ".join(["word"] * (prose.WORDS + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("A plain sentence. Another one.", []),
+        ("What padding copies is here.", [("opener",)]),
+        ("(Where no rule fits, it is refused.)", [("opener",)]),
+        ("What does padding copy?", []),
+        (f"{_LONG}.", [(f"{prose.WORDS + 1} words",)]),
+        (f"{_LONG[5:]}.", []),
+        (f"Short. [{_LONG}](page.md).", [(f"{prose.WORDS + 1} words",)]),
+        ("It is so that those of which it is one are its own.", [("pronouns",)]),
+        ("The data lie in memory.", [("'lie in'",)]),
+        ("A list:\n\n- What is one item.\n- Two.", [("opener",)]),
+        ("| what | why |\n|---|---|\n| what fits | it hangs on sizes |", [("'hangs on'",)]),
+        ("# What a heading says\n\n```python\n# What code says.\n```\n\n`What code says.` is code.", []),
+        ("> What a quote says.", [("opener",)]),
+        ("<!-- generated: x -->\nWhat a script writes.\n<!-- end -->\n", []),
+        ("# T\n<!-- This page is made by x -->\n\nWhat a script writes.", []),
+        ("Take sizes, e.g. those of a batch. Wherever.", []),
+    ],
+)
+def test_hard_sentences(text: str, reasons: list[tuple[str, ...]]) -> None:
+    assert [each.reasons for each in prose.hard(text)] == reasons
+
+
+def test_hard_sentences_have_lines() -> None:
+    text = "# T\n\nPlain.\n\n```sh\nls\n```\n\n- One.\n- What two says.\n"
+    assert [(each.line, each.text) for each in prose.hard(text)] == [(10, "What two says.")]

@@ -21,8 +21,10 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 SETTINGS = REPOSITORY / "mkdocs.yml"
 
 # A block is run unless the line before it is a comment that says why not: <!-- not run: needs CUDA -->
+# After <!-- needs: accelerate --> it is run where that module can be imported.
 FENCE = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]+?) -->\n\n?)?```(?P<language>python|pycon)\n(?P<code>.*?)^```$",
+    r"^(?:<!-- (?:not run: (?P<reason>[^\n]+?)|needs: (?P<needs>[\w., ]+)) -->\n\n?)?"
+    r"```(?P<language>python|pycon)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 _ANY_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -32,12 +34,26 @@ _HEADING = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
 
 @attrs.frozen
 class Block:
-    """A code block of a Markdown file."""
+    """A code block of a Markdown file.
+
+    Attributes:
+        language: ``python`` or ``pycon``.
+        code: its text.
+        line: the line of the page on which the code begins.
+        reason: why it is never run; None where it is.
+        needs: the modules that it imports and that may be missing.
+    """
 
     language: str
     code: str
     line: int
     reason: str | None
+    needs: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> list[str]:
+        """The needed modules that cannot be found here."""
+        return [name for name in self.needs if importlib.util.find_spec(name) is None]
 
 
 def pages() -> list[Path]:
@@ -48,7 +64,13 @@ def pages() -> list[Path]:
 def blocks(text: str) -> list[Block]:
     """Return all Python blocks of a Markdown text; ``line`` is the line of the first line of code."""
     return [
-        Block(match["language"], match["code"], text.count("\n", 0, match.start("code")) + 1, match["reason"])
+        Block(
+            match["language"],
+            match["code"],
+            text.count("\n", 0, match.start("code")) + 1,
+            match["reason"],
+            tuple((match["needs"] or "").replace(",", " ").split()),
+        )
         for match in FENCE.finditer(text)
     ]
 

@@ -1,7 +1,8 @@
 """Run the code of pages: ``python -m tests.pages.running [PAGE ...]`` (all).
 
 All blocks of a page run in order in one namespace, as a reader would paste them.  Lines of the code are lines of the
-page, so that the origins that symshape reports (file, line, source) can be read.
+page, so that the origins that symshape reports (file, line, source) can be read.  A block whose library is not
+installed is skipped, and said to be.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ def run(path: Path) -> int:
 
 def _run_block(path: Path, block: Block, namespace: dict[str, object]) -> bool:
     """Run one block; return whether it failed."""
+    if block.missing:
+        print(f"{path.name}:{block.line}: skipped, {', '.join(block.missing)} cannot be imported")
+        return False
     if block.language == "pycon":
         test = doctest.DocTestParser().get_doctest(block.code, namespace, path.name, str(path), block.line - 1)
         with _notes_compared():
