@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.discovery import REPOSITORY
-from tests.pages import generated
+from tests.pages import generated, prose
 from tests.pages.markdown import (
     CONTRIBUTING,
     DOCS,
@@ -126,6 +126,16 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 def test_generated_pages_are_fresh() -> None:
     pytest.importorskip("typer")
     assert not generated.stale(), "run: make pages"
+
+
+def test_no_page_has_a_hard_sentence() -> None:
+    """What they are, ``tests/pages/prose.py`` says; it also prints them: ``python -m tests.pages.prose PAGE``."""
+    found = [
+        f"{name}:{each.line}: {each.reasons} {each.text}"
+        for name, text in prose.texts().items()
+        for each in prose.hard(text)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_the_readme_is_short() -> None:
