@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,9 @@ _OUTSIDE = re.compile(_LINK + r"(?P<path>(?:tests|CONTRIBUTING)[^)#]*)(?:#[^)]*)
 _TO_NOTEBOOK = re.compile(r"\]\((?P<up>(?:\.\./)*)\.\./notebooks/(?P<name>\w+)\.ipynb")
 _CODE = re.compile(r"(<pre[^>]*>(?:<span></span>)?)<code")
 _DIALOG = 'data-md-component="search" role="dialog"'
+_BOOSTS = {"questions.md": 8, "guides": 2, "reference": 0.5, "benchmarks.md": 0.5}
+"""The factors of pages and folders in the ranking of the search, so that answers precede lists of names."""
+_DIRECTIVE = re.compile(r"^::: (\w+)\n(?: +.*\n?)*", re.MULTILINE)
 _FROM_NOTEBOOK = re.compile(r"\]\((?:\.\./(?P<page>docs/)|(?P<name>\w+)\.ipynb)")
 
 
@@ -88,8 +90,10 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Write links to files of the repository that the site does not have as their paths."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Weigh a page in the search, and write links to files that the site does not have as their paths."""
+    folder = page.file.src_uri.partition("/")[0]
+    page.meta["search"] = {"boost": _BOOSTS.get(folder, 1)}
     return _OUTSIDE.sub(
         lambda match: (
             f"{match['text']} (`{match['path']}`)" if match["text"] != match["path"] else f"`{match['path']}`"
@@ -113,12 +117,57 @@ def on_post_template(output_content: str, **_: Any) -> str:
     return on_post_page(output_content)
 
 
+def reference(package: Any) -> str:
+    """Return the public names of a package (griffe's object), with signatures and docstrings, as Markdown."""
+    parts = []
+    for name in sorted(map(str, package.exports), key=str.lower):
+        each = package[name]
+        parts += _described(each.final_target if each.is_alias else each, name, "##")
+    return "\n\n".join(parts) + "\n"
+
+
+def _described(each: Any, name: str, heading: str) -> list[str]:
+    """Return the heading and the docstring of an object, and those of the public members of a class."""
+    if not each.docstring:
+        return []
+    text = re.sub(r"(?<!`)``(?!`)", "`", each.docstring.value).strip()
+    parts = [f"{heading} `{_signature(each, name)}`", text]
+    if each.is_class:
+        for member in each.members.values():
+            if not member.name.startswith("_") and not member.is_alias:
+                parts += _described(member, f"{name}.{member.name}", heading + "#")
+    return parts
+
+
+def _signature(each: Any, name: str) -> str:
+    """Return a function with its parameters and their defaults, without annotations; of other objects the name."""
+    if not each.is_function:
+        return name
+    marks = {"variadic positional": "*", "variadic keyword": "**"}
+    shown: list[str] = []
+    for parameter in each.parameters:
+        kind = parameter.kind.value
+        if kind == "keyword-only" and "*" not in "".join(shown):
+            shown.append("*")
+        if parameter.name not in ("self", "cls"):
+            default = "" if parameter.default is None or kind in marks else f"={parameter.default}"
+            shown.append(f"{marks.get(kind, '')}{parameter.name}{default}")
+    return f"{name}({', '.join(shown)})"
+
+
+def _package(handler: Any, name: str) -> Any:
+    """Return griffe's object of a package, from what mkdocstrings has collected for the page."""
+    return handler.collect(name, handler.get_options({}))
+
+
 def on_post_build(config: Any, **_: Any) -> None:
-    """Copy each page as plain Markdown beside its HTML, for readers that are programs."""
+    """Write each page as plain Markdown beside its HTML, for readers that are programs."""
     docs, site = Path(config["docs_dir"]), Path(config["site_dir"])
+    handler = config["plugins"]["mkdocstrings"].get_handler("python")
     for path in docs.rglob("*.md"):
         target = site / path.relative_to(docs)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
+        text = path.read_text(encoding="utf-8")
+        target.write_text(_DIRECTIVE.sub(lambda found: reference(_package(handler, found[1])), text), encoding="utf-8")
     for path in NOTEBOOKS.glob("*.ipynb"):
         (site / "notebooks" / f"{path.stem}.md").write_text(notebook_page(path)[0], encoding="utf-8")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import http.server
+import importlib
+import json
+import re
 import threading
 from collections.abc import Iterator
 
@@ -33,10 +36,28 @@ WINDOWS = [
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page(built: None) -> Iterator[Page]:
+    yield from windows()
+
+
+@pytest.fixture(scope="module")
+def built() -> None:
     if not (SITE / "index.html").is_file():
         pytest.skip("the site is not built: `make docs`")
-    yield from windows()
+
+
+@pytest.mark.parametrize("package", ["symshape", "guards", "meta_fns"])
+def test_the_plain_reference_has_every_public_name(built: None, package: str) -> None:
+    """Also of Markdown, which nothing renders: the site writes the docstrings into it."""
+    text = (SITE / "reference" / f"{package}.md").read_text(encoding="utf-8")
+    assert not re.search("^:::", text, re.MULTILINE)
+    module = importlib.import_module(package)
+    described = [
+        name for name in module.__all__ if getattr(getattr(module, name), "__module__", "").startswith(package)
+    ]
+    headings = set(re.findall(r"^## `(\w+)", text, re.MULTILINE))
+    assert described
+    assert set(described) <= headings
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +105,31 @@ def test_pages_are_files_that_need_no_server(page: Page) -> None:
     assert page.requests() == []
 
 
-def test_the_search_finds_a_page(page: Page, served: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("MissError", "errors/miss-error.html"),
+        ("my batch of one recompiles", "questions.html#why-does-my-batch-of-one-recompile"),
+        ("how many MB do 32 graphs take", "questions.html#how-many-mb-do-32-cuda-graphs-take"),
+        ("which sizes should I capture", "questions.html#which-sizes-should-i-capture"),
+        ("stop it from tracing in production", "questions.html#how-do-i-stop-it-from-tracing-in-production"),
+        ("why is my model refused", "questions.html#why-is-my-model-refused-or-why-does-it-fall-back-to-eager"),
+        ("falls back to eager", "questions.html#why-is-my-model-refused-or-why-does-it-fall-back-to-eager"),
+        ("is my padding safe", "questions.html#is-my-padding-safe"),
+    ],
+)
+def test_the_search_answers_first(page: Page, served: str, words: str, first: str) -> None:
     page.visit(f"{served}/index.html")
     page.driver.execute_script("document.querySelector('#__search').click()")
     page.driver.execute_script("document.querySelector('.md-search__input').focus()")
-    page.driver.switch_to.active_element.send_keys("MissError")
-    page.wait("return document.querySelector('.md-search-result__link[href*=\"miss-error.html\"]') != null")
+    page.driver.switch_to.active_element.send_keys(words)
+    # The first result is a page; the section that answers is the first of its sections that match.
+    script = (
+        "const found = document.querySelector('.md-search-result__item');"
+        "return found != null && [...found.querySelectorAll('a')].slice(0, 2)"
+        ".some((link) => decodeURI(link.href).replace(/\\?[^#]*/, '').endsWith(arguments[0]))"
+    )
+    page.wait(script.replace("arguments[0]", json.dumps(first)))
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
