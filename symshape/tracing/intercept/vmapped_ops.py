@@ -16,6 +16,8 @@ import torch.nn.functional as F
 
 from symshape.errors import Reason, UnsupportedError
 from symshape.torch_internals import functorch, operators
+from symshape.tracing.intercept.torch_functions.interpolate import interpolate
+from symshape.tracing.restart import Restart, with_fewer_symbols
 from symshape.tracing.symbolic.nodes.int_node import IntNode
 from symshape.tracing.symbolic.tensors import SymbolicTensor
 
@@ -29,10 +31,12 @@ class Batchable:
     Attributes:
         plain: computes the op for the tensors of one example.
         batched: computes the op for whole tensors, batch first; a flag for each tensor says whether it has a batch.
+        takes_any: ``batched`` takes any of the tensors with a batch, so each example may have its own gradient of each.
     """
 
     plain: Callable[[Tensors], Any]
     batched: Callable[[Sequence[bool], Tensors], Any]
+    takes_any: bool = False
 
 
 Rule = Callable[..., tuple[Tensors, Batchable] | None]
@@ -60,15 +64,16 @@ class Batched(torch.autograd.Function):
         """Compute the gradients.
 
         Raises:
-            UnsupportedError: a tensor that the op read was written to since.
+            Restart: a tensor that the op read was written to since.
         """
         try:
             tensors = ctx.saved_tensors
-        except RuntimeError as error:
-            raise UnsupportedError(
+        except (RuntimeError, UnsupportedError) as error:  # the latter where autograd makes a written view again
+            raise Restart(
                 "the function writes into a tensor that an op under torch.vmap has read, and the gradient of that "
                 "op reads the tensor again; write into a copy",
-                reason=Reason.TRANSFORMS,
+                with_fewer_symbols,
+                Reason.TRANSFORMS,
             ) from error
         which = tuple(number for number, each in enumerate(upstream) if each is not None)
         needed = tuple(ctx.needs_input_grad[1:])
@@ -119,14 +124,16 @@ class Gradients(torch.autograd.Function):
         *tensors: torch.Tensor,
     ) -> Any:
         """Compute the gradients of all examples."""
-        dims, whole = in_dims[3:], _batch_first(tensors, in_dims[3:])
-        flags = [each is not None for each in dims][len(which) :]
-        batch = next(each.shape[0] for each, dim in zip(whole, dims, strict=True) if dim is not None)
-        upstream = [
-            each if dim is not None else each.expand(batch, *each.shape)
-            for each, dim in zip(whole[: len(which)], dims[: len(which)], strict=True)
+        have = [each is not None for each in in_dims[3:]]
+        whole = _batch_first(tensors, in_dims[3:])
+        batch = next(each.shape[0] for each, flag in zip(whole, have, strict=True) if flag)
+        wanted = [*(True for _ in which), *needed]  # a gradient has a batch, and so has the input that it is of
+        given = [
+            each.expand(batch, *each.shape) if want and not flag else each
+            for each, flag, want in zip(whole, have, wanted, strict=True)
         ]
-        made = _gradients(lambda given: op.batched(flags, given), which, needed, [*upstream, *whole[len(which) :]])
+        flags = [flag or want for flag, want in zip(have, wanted, strict=True)][len(which) :]
+        made = _gradients(lambda inputs: op.batched(flags, inputs), which, needed, given)
         return made, tuple(0 for _ in made)
 
 
@@ -170,11 +177,12 @@ def _has_gradients(tensor: torch.Tensor) -> bool:
 # -- when -------------------------------------------------------------------------------------------------------------
 
 
-def can_be_batched(tensors: Tensors) -> bool:
+def can_be_batched(tensors: Tensors, takes_any: bool = False) -> bool:
     """Return whether one ``vmap`` and at most one ``grad`` surround a call, some tensor of which has a symbolic size.
 
-    A tensor without a batch must not have gradients: each example would have its own. Autograd outside the transforms
-    must not record the call either, as the gradient of ``grad`` is computed without a history.
+    A tensor without a batch must not have gradients, except where the rule ``takes_any``: each example has its own.
+    Autograd outside the transforms must not record the call either, as the gradient of ``grad`` is computed without a
+    history.
     """
     kinds = [each.key() for each in functorch.interpreter_stack() or ()]
     if (
@@ -187,7 +195,8 @@ def can_be_batched(tensors: Tensors) -> bool:
         return False
     looked = [_look(each) for each in tensors]
     return any(each.has_symbolic_batch for each in looked) and all(
-        (each.has_batch or not each.has_gradients) and (len(kinds) == 1 or not each.is_recorded) for each in looked
+        (takes_any or each.has_batch or not each.has_gradients) and (len(kinds) == 1 or not each.is_recorded)
+        for each in looked
     )
 
 
@@ -222,15 +231,19 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -
     """Return the result of an op that has a rule here, or ``NotImplemented`` if, say, no transform is active."""
     if functorch.interpreters() is None:
         return NotImplemented
+    made, kind = call_by(RULES[function], args, kwargs), _NAMED.get(function)
+    return made if kind is None or made is NotImplemented else kind(made)
+
+
+def call_by(rule: Rule, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Any:
+    """Return the result of a call by its rule, or ``NotImplemented`` to leave the call to torch."""
     try:
-        found = RULES[function](*args, **kwargs or {})
+        found = rule(*args, **kwargs or {})
     except (TypeError, AttributeError):  # arguments that the rule does not know
         return NotImplemented
-    if found is None or not can_be_batched(found[0]):
+    if found is None or not can_be_batched(found[0], found[1].takes_any):
         return NotImplemented
-    made = Batched.apply(found[1], *found[0])
-    kind = _NAMED.get(function)
-    return made if kind is None else kind(made)
+    return Batched.apply(found[1], *found[0])
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -248,7 +261,9 @@ def _joined(tensors: Any, dim: Any = 0) -> tuple[Tensors, Batchable] | None:
         return None
     along = dim % rank
     return list(tensors), Batchable(
-        lambda given: torch.cat(list(given), along), lambda flags, given: torch.cat(_expanded(flags, given), along + 1)
+        lambda given: torch.cat(list(given), along),
+        lambda flags, given: torch.cat(_expanded(flags, given), along + 1),
+        takes_any=True,
     )
 
 
@@ -263,6 +278,7 @@ def _along(function: Callable[..., Any]) -> Callable[..., tuple[Tensors, Batchab
         return tensors, Batchable(
             lambda given: function(given, along, *rest, **options),
             lambda flags, given: function(_expanded(flags, given), along + 1, *rest, **options),
+            takes_any=True,
         )
 
     return rule
@@ -277,6 +293,25 @@ _topk = _along(lambda x, dim, k, *options: _plainly(torch.topk(x[0], k, dim, *op
 _gathered = _along(lambda x, dim: torch.gather(x[0], dim, x[1]))
 _glu = _along(lambda x, dim: F.glu(x[0], dim))
 _prod = _along(lambda x, dim, keepdim: torch.prod(x[0], dim, keepdim))
+_cumprod = _along(lambda x, dim: torch.cumprod(x[0], dim))
+_cummax = _along(lambda x, dim: _plainly(torch.cummax(x[0], dim)))
+_cummin = _along(lambda x, dim: _plainly(torch.cummin(x[0], dim)))
+_kthvalue = _along(lambda x, dim, k, keepdim: _plainly(torch.kthvalue(x[0], k, dim, keepdim)))
+_msort = _along(lambda x, dim: torch.sort(x[0], dim=dim).values)
+_diff = _along(lambda x, dim, n: torch.diff(x[0], n, dim))
+_scattered = _along(lambda x, dim: torch.scatter(x[0], dim, x[1], x[2]))
+_scatter_added = _along(lambda x, dim: torch.scatter_add(x[0], dim, x[1], x[2]))
+
+
+def _scattering(along: Callable[..., tuple[Tensors, Batchable] | None]) -> Rule:
+    """Return the rule of a function that writes parts of a tensor into a copy of another one."""
+
+    def rule(input: torch.Tensor, dim: Any, index: torch.Tensor, src: Any) -> tuple[Tensors, Batchable] | None:  # noqa: A002
+        if not _is_tensor(src) or not input.dim() == index.dim() == src.dim():
+            return None
+        return along([input, index, src], dim)
+
+    return rule
 
 
 def _extreme(function: Callable[..., Any]) -> Rule:
@@ -320,20 +355,22 @@ def _of_images(function: Callable[..., Any], spatial: int) -> Rule:
 
 
 def _convolution(function: Callable[..., Any], spatial: int) -> Rule:
-    """Return the rule of a convolution with weights that all examples share."""
+    """Return the rule of a convolution; examples with weights of their own become groups of channels."""
 
-    def rule(images: torch.Tensor, weight: Any, bias: Any = None, *rest: Any, **options: Any) -> Any:
-        rank, weights = images.dim() - spatial, [weight] if bias is None else [weight, bias]
-        if rank not in (1, 2) or not all(map(_is_tensor, weights)) or any(_look(each).has_batch for each in weights):
-            return None
-        if any(map(_is_tensor, (*rest, *options.values()))):
-            return None
+    def rule(
+        images: torch.Tensor,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: Any = 1,
+    ) -> tuple[Tensors, Batchable] | None:
+        def convolve(images: torch.Tensor, weights: Tensors, groups: Any) -> torch.Tensor:
+            shared = (*weights, None)[:2]
+            return function(images, *shared, stride, padding, dilation, groups)  # type: ignore[no-any-return]
 
-        def compute(given: Tensors) -> torch.Tensor:
-            shared = given[1:] if bias is not None else (given[1], None)
-            return function(given[0], *shared, *rest, **options)  # type: ignore[no-any-return]
-
-        return [images, *weights], Batchable(compute, _folded(compute, rank))
+        return _by_groups(convolve, spatial, images, weight, bias, groups, (stride, padding, dilation))
 
     return rule
 
@@ -352,8 +389,234 @@ def _folded(compute: Callable[[Tensors], torch.Tensor], rank: int) -> Callable[[
     return batched
 
 
+def _transposed_convolution(function: Callable[..., Any], spatial: int) -> Rule:
+    """Return the rule of a transposed convolution; examples with weights of their own become groups of channels."""
+
+    def rule(
+        images: torch.Tensor,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: Any = 1,
+        dilation: Any = 1,
+    ) -> tuple[Tensors, Batchable] | None:
+        def convolve(images: torch.Tensor, weights: Tensors, groups: Any) -> torch.Tensor:
+            shared = (*weights, None)[:2]
+            return function(images, *shared, stride, padding, output_padding, groups, dilation)  # type: ignore[no-any-return]
+
+        return _by_groups(convolve, spatial, images, weight, bias, groups, (stride, padding, output_padding, dilation))
+
+    return rule
+
+
+def _by_groups(
+    convolve: Callable[[torch.Tensor, Tensors, Any], torch.Tensor],
+    spatial: int,
+    images: torch.Tensor,
+    weight: Any,
+    bias: Any,
+    groups: Any,
+    options: Sequence[Any],
+) -> tuple[Tensors, Batchable] | None:
+    """Return the call of a convolution: ``convolve`` computes it for images, weights and a number of groups."""
+    rank, weights = images.dim() - spatial, [weight] if bias is None else [weight, bias]
+    if rank not in (1, 2) or not all(map(_is_tensor, weights)) or type(groups) is not int:
+        return None
+    if any(map(_is_tensor, options)):
+        return None
+
+    def compute(given: Tensors) -> torch.Tensor:
+        return convolve(given[0], given[1:], groups)
+
+    def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
+        if not any(flags[1:]):
+            return _folded(compute, rank)(flags, given)
+        images, *own = _expanded(flags, given)
+        batch = images.shape[0]
+        whole = images[None] if rank == 1 else images.movedim(0, 1)
+        merged = [each.reshape(batch * each.shape[1], *each.shape[2:]) for each in own]
+        side_by_side = whole.reshape(whole.shape[0], batch * whole.shape[2], *whole.shape[3:])
+        made = convolve(side_by_side, merged, batch * groups)
+        of_each = made.reshape(made.shape[0], batch, made.shape[1] // batch, *made.shape[2:])
+        return of_each[0] if rank == 1 else of_each.movedim(1, 0)
+
+    return [images, *weights], Batchable(compute, batched, takes_any=True)
+
+
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
+
+
+def _of_many(function: Callable[..., Any], fewest: int = 2) -> Rule:
+    """Return the rule of a function of a batch of images with at least ``fewest`` dimensions, and no other tensor."""
+
+    def rule(images: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
+        if images.dim() < fewest or any(map(_is_tensor, (*rest, *options.values()))):
+            return None
+        compute = lambda given: function(given[0], *rest, **options)  # noqa: E731
+        return [images], Batchable(compute, _folded(compute, rank=2))
+
+    return rule
+
+
+def _padded(images: torch.Tensor, pad: Any, mode: Any = "constant", value: Any = None) -> Any:
+    if mode == "constant":
+        return None
+    return _of_images(F.pad, len(pad) // 2)(images, pad, mode, value)
+
+
+def _sampled(images: torch.Tensor, grid: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable]:
+    def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
+        images, grid = _expanded(flags, given)
+        sizes = images.shape[:2]
+        made = F.grid_sample(images.flatten(0, 1), grid.flatten(0, 1), *rest, **options)
+        return made.reshape(*sizes, *made.shape[1:])
+
+    return [images, grid], Batchable(lambda given: F.grid_sample(*given, *rest, **options), batched, takes_any=True)
+
+
+def _normalized(
+    input: torch.Tensor,  # noqa: A002
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> tuple[Tensors, Batchable] | None:
+    """Give the call of ``layer_norm``."""
+    own = len(normalized_shape)
+
+    def of_each(parameter: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+        return parameter.reshape(parameter.shape[0], *(1,) * (made.dim() - own - 1), *parameter.shape[1:])
+
+    def compute(x: torch.Tensor, weight: Any = None, bias: Any = None) -> torch.Tensor:
+        return F.layer_norm(x, normalized_shape, weight, bias, eps)
+
+    return _scaled(compute, compute, of_each, input, weight, bias)
+
+
+def _normalized_in_groups(
+    input: torch.Tensor,  # noqa: A002
+    num_groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> tuple[Tensors, Batchable] | None:
+    """Give the call of ``group_norm``."""
+
+    def of_each(parameter: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+        return parameter.reshape(parameter.shape[0], 1, parameter.shape[1], *(1,) * (made.dim() - 3))
+
+    def compute(x: torch.Tensor, weight: Any = None, bias: Any = None) -> torch.Tensor:
+        return F.group_norm(x, num_groups, weight, bias, eps)
+
+    def of_all(x: torch.Tensor, weight: Any = None, bias: Any = None) -> torch.Tensor:
+        return compute(x.flatten(0, 1), weight, bias).reshape(x.shape)
+
+    return _scaled(compute, of_all, of_each, input, weight, bias)
+
+
+def _scaled(
+    compute: Callable[..., torch.Tensor],
+    of_all: Callable[..., torch.Tensor],
+    of_each: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+) -> tuple[Tensors, Batchable]:
+    """Return the call of a normalisation whose result a weight and a bias scale and shift.
+
+    Args:
+        compute: computes the op for one example.
+        of_all: computes the op for all examples, with a weight and a bias that they share.
+        of_each: gives the weights or biases of all examples dimensions that fit the result.
+        x: the tensor.
+        weight: scales the result; None does not.
+        bias: shifts the result; None does not.
+    """
+    which = [number for number, each in enumerate((weight, bias)) if each is not None]
+
+    def named(given: Sequence[Any]) -> list[Any]:
+        places: list[Any] = [None, None]
+        for number, each in zip(which, given, strict=True):
+            places[number] = each
+        return places
+
+    def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
+        if not any(flags[1:]):
+            return of_all(given[0], *named(given[1:]))
+        whole, *own = _expanded(flags, given)
+        made = of_all(whole)
+        scale, shift = (None if each is None else of_each(each, made) for each in named(own))
+        made = made if scale is None else made * scale
+        return made if shift is None else made + shift
+
+    parameters = [each for each in (weight, bias) if each is not None]
+    return [x, *parameters], Batchable(lambda given: compute(given[0], *named(given[1:])), batched, takes_any=True)
+
+
+def _embedded(
+    input: torch.Tensor,  # noqa: A002
+    weight: torch.Tensor,
+    padding_idx: Any = None,
+    max_norm: Any = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> tuple[Tensors, Batchable] | None:
+    if padding_idx is not None or max_norm is not None or scale_grad_by_freq or sparse or weight.dim() != 2:
+        return None
+
+    def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
+        if not flags[1]:
+            return F.embedding(*given)
+        positions, tables = _expanded(flags, given)  # gather refuses positions out of range, as the embedding does
+        rows = positions.reshape(positions.shape[0], -1, 1).long()
+        found = tables.gather(1, rows.expand(-1, -1, tables.shape[2]))
+        return found.reshape(*positions.shape, tables.shape[2])
+
+    return [input, weight], Batchable(lambda given: F.embedding(*given), batched, takes_any=True)
+
+
+def _loss(function: Callable[..., torch.Tensor]) -> Rule:
+    """Return the rule of ``cross_entropy`` or ``nll_loss`` of class numbers, without weights of classes."""
+
+    def rule(
+        input: torch.Tensor,  # noqa: A002
+        target: torch.Tensor,
+        weight: Any = None,
+        size_average: Any = None,
+        ignore_index: int = -100,
+        reduce: Any = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> tuple[Tensors, Batchable] | None:
+        rank = input.dim()
+        if weight is not None or size_average is not None or reduce is not None or label_smoothing:
+            return None
+        if reduction not in ("mean", "sum", "none") or target.dim() != max(rank - 1, 0) or target.is_floating_point():
+            return None
+
+        def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
+            scores, classes = _expanded(flags, given)
+            shape = classes.shape
+            if rank > 1:
+                scores, classes = scores.flatten(0, 1), classes.flatten(0, 1)
+            losses = function(scores, classes, ignore_index=ignore_index, reduction="none").reshape(shape)
+            if reduction == "none":
+                return losses
+            rest = tuple(range(1, losses.dim()))
+            total = losses.sum(rest) if rest else losses
+            if reduction == "sum":
+                return total
+            counted = (classes != ignore_index).to(total.dtype).reshape(shape)
+            return total / (counted.sum(rest) if rest else counted)
+
+        compute = lambda given: function(*given, ignore_index=ignore_index, reduction=reduction)  # noqa: E731
+        return [input, target], Batchable(compute, batched, takes_any=True)
+
+    return rule
 
 
 _NAMED: dict[Any, Any] = {}
@@ -367,6 +630,30 @@ RULES: dict[Any, Rule] = {
         lambda x, dim, index: _gathered([x, index], dim) if index.dim() == x.dim() else None,
     ),
     **dict.fromkeys((torch.prod, torch.Tensor.prod), lambda x, dim, keepdim=False: _prod([x], dim, keepdim)),
+    **dict.fromkeys((torch.cumprod, torch.Tensor.cumprod), lambda x, dim: _cumprod([x], dim)),
+    **dict.fromkeys((torch.msort, torch.Tensor.msort), lambda x: _msort([x], 0)),
+    **dict.fromkeys((torch.diff, torch.Tensor.diff), lambda x, n=1, dim=-1: _diff([x], dim, n)),
+    **dict.fromkeys((torch.scatter, torch.Tensor.scatter), _scattering(_scattered)),
+    **dict.fromkeys((torch.scatter_add, torch.Tensor.scatter_add), _scattering(_scatter_added)),
+    **dict.fromkeys(
+        (torch.take_along_dim, torch.Tensor.take_along_dim),
+        lambda x, indices, dim: _gathered([x, indices], dim) if indices.dim() == x.dim() == 1 else None,
+    ),
+    torch.linalg.det: _of_each(torch.linalg.det),
+    F.layer_norm: _normalized,
+    **dict.fromkeys((torch.pixel_shuffle, F.pixel_shuffle), _of_each(F.pixel_shuffle)),
+    **dict.fromkeys((torch.pixel_unshuffle, F.pixel_unshuffle), _of_each(F.pixel_unshuffle)),
+    F.embedding: _embedded,
+    F.interpolate: _of_many(interpolate, fewest=3),
+    F.instance_norm: _of_many(F.instance_norm, fewest=3),
+    F.group_norm: _normalized_in_groups,
+    F.local_response_norm: _of_many(F.local_response_norm, fewest=3),
+    F.pad: _padded,
+    F.unfold: _of_images(F.unfold, 2),
+    F.fold: _of_images(F.fold, 1),
+    F.grid_sample: _sampled,
+    F.cross_entropy: _loss(F.cross_entropy),
+    F.nll_loss: _loss(F.nll_loss),
 }
 """The rules, by the function that a program calls."""
 
@@ -379,11 +666,16 @@ def _with_names(name: str, rule: Rule) -> None:
 
 _with_names("sort", lambda x, dim=-1, descending=False: _sorted([x], dim, descending=descending))
 _with_names("topk", lambda x, k, dim=-1, *flags: _topk([x], dim, k, *flags) if type(k) is int else None)
+_with_names("cummax", lambda x, dim: _cummax([x], dim))
+_with_names("cummin", lambda x, dim: _cummin([x], dim))
+_with_names("kthvalue", lambda x, k, dim=-1, keepdim=False: _kthvalue([x], dim, k, keepdim))
 for _name in ("max", "min", "median", "nanmedian", "mode"):
     _with_names(_name, _extreme(getattr(torch, _name)))
 for _spatial in (1, 2, 3):
     _convolve = getattr(torch, f"conv{_spatial}d")
     RULES[_convolve] = _convolution(_convolve, _spatial)
-    for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool"):
+    _transpose = getattr(torch, f"conv_transpose{_spatial}d")
+    RULES[_transpose] = _transposed_convolution(_transpose, _spatial)
+    for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool", "lp_pool"):
         _pool = getattr(F, f"{_name}{_spatial}d")
         RULES[_pool] = _of_images(_pool, _spatial)

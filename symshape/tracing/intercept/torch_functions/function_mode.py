@@ -13,7 +13,7 @@ from symshape.calls.arguments import computes_as_torch_tensor
 from symshape.errors import Reason, UnsupportedError
 from symshape.graph.steps import Node
 from symshape.torch_internals import dispatch, functorch, operators
-from symshape.tracing.intercept import autograd, data_of_sizes, transformed_composites, vmapped_ops
+from symshape.tracing.intercept import autograd, data_of_sizes, transformed_composites, vmapped_ops, vmapped_views
 from symshape.tracing.intercept.autograd import Gradients
 from symshape.tracing.intercept.known_masks import ATTENTION, KnownMasks
 from symshape.tracing.intercept.repeats import REPEATED, Repeats
@@ -314,6 +314,7 @@ class FunctionMode(TorchFunctionMode):
         self._repeats = Repeats(trace)
         self._masks = KnownMasks(trace)
         self._trace = trace
+        self._views = vmapped_views.Views(trace)
         self._gradients = {**autograd.of_real_tensors(gradients, trace.own), **trace.own.hooks_of_real_tensors()}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -326,6 +327,8 @@ class FunctionMode(TorchFunctionMode):
                 return PRODUCTS.get(func, func)(*args, **kwargs)
             kwargs = {name: each for name, each in kwargs.items() if name != "out"}
         if func in vmapped_ops.RULES and (found := vmapped_ops.call(func, args, kwargs)) is not NotImplemented:
+            return found
+        if func in vmapped_views.RULES and (found := self._views.call(func, args, kwargs)) is not NotImplemented:
             return found
         if func in REPEATED:
             if func is ATTENTION:
@@ -370,6 +373,8 @@ class FunctionMode(TorchFunctionMode):
         torch.overrides.has_torch_function = self._overridden
         self._functions.__exit__(*error)
         super().__exit__(*error)
+        if error[0] is None:
+            self._views.settle()
 
 
 _torch_has_torch_function = torch.overrides.has_torch_function

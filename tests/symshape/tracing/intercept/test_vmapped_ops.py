@@ -41,6 +41,35 @@ OPS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "prod": (lambda x: x.prod(-1), (4, 8)),
     "gelu": (lambda x: F.gelu(x, approximate="tanh"), (8,)),
     "glu": (lambda x: F.glu(x, 0), (8, 2)),
+    "conv_transpose2d": (lambda x: F.conv_transpose2d(x[None], KERNEL, torch.ones(3), stride=2), (4, 5, 5)),
+    "layer_norm": (lambda x: F.layer_norm(x, (8,)), (5, 8)),
+    "layer_norm with a weight": (lambda x: F.layer_norm(x, (4, 8), torch.linspace(-1, 1, 32).view(4, 8)), (5, 4, 8)),
+    "group_norm": (lambda x: F.group_norm(x[None], 2, torch.arange(4.0)), (4, 3, 3)),
+    "instance_norm": (lambda x: F.instance_norm(x[None]), (3, 8)),
+    "local_response_norm": (lambda x: F.local_response_norm(x[None], 2), (3, 6, 6)),
+    "interpolate": (lambda x: F.interpolate(x[None], scale_factor=1.5), (3, 8)),
+    "interpolate to a size": (lambda x: F.interpolate(x[None], size=(3, 5), mode="bilinear"), (3, 4, 4)),
+    "reflected": (lambda x: F.pad(x, (1, 2), mode="reflect"), (3, 8)),
+    "around": (lambda x: F.pad(x[None], (1, 1, 2, 0), mode="circular"), (2, 4, 4)),
+    "unfold": (lambda x: F.unfold(x[None], 2), (3, 4, 4)),
+    "fold": (lambda x: F.fold(x, (4, 4), 2), (4, 9)),
+    "grid_sample": (lambda x: F.grid_sample(x[None], torch.full((1, 2, 2, 2), 0.3), align_corners=False), (2, 4, 4)),
+    "lp_pool2d": (lambda x: F.lp_pool2d(x[None].abs() + 1, 2.0, 2), (3, 6, 6)),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), (4, 3, 3)),
+    "cross_entropy": (lambda x: F.cross_entropy(x, torch.tensor([1, 0, -100])), (3, 8)),
+    "cross_entropy of one": (lambda x: F.cross_entropy(x, torch.tensor(3), reduction="none"), (8,)),
+    "cross_entropy of pixels": (lambda x: F.cross_entropy(x, torch.tensor([[1, 0, 2]]), reduction="sum"), (1, 4, 3)),
+    "nll_loss": (lambda x: F.nll_loss(x, torch.tensor([1, 3]), ignore_index=3), (2, 8)),
+    "embedding": (lambda x: F.embedding(torch.tensor([[0, 2], [1, 2]]), x), (4, 3)),
+    "cumprod": (lambda x: x.cumprod(0), (5,)),
+    "cummax": (lambda x: x.cummax(0).values, (8, 2)),
+    "kthvalue": (lambda x: x.kthvalue(2).values, (3, 8)),
+    "msort": (lambda x: x.msort() * torch.arange(8), (8,)),
+    "diff": (lambda x: x.diff(n=2), (8,)),
+    "scatter": (lambda x: torch.zeros(8).scatter(0, torch.tensor([1, 5]), x[:2]), (8,)),
+    "scatter_add": (lambda x: torch.ones(2, 3).scatter_add(1, torch.tensor([[0, 0, 1]]), x[:1]), (2, 3)),
+    "take_along_dim": (lambda x: x.take_along_dim(torch.tensor([1, 2, 2]), 0), (8,)),
+    "det": (lambda x: torch.linalg.det(x), (3, 3)),
 }
 
 
@@ -93,14 +122,84 @@ def test_gradients_that_autograd_records() -> None:
 
 
 def test_weights_have_gradients_of_each_example() -> None:
-    """A weight has no batch, but each example has its own gradient of it: torch's rules serve these."""
+    """A weight has no batch, but each example has its own gradient of it."""
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.GELU(), torch.nn.Flatten(0), torch.nn.Linear(64, 2))
     weights = {name: each.detach() for name, each in module.named_parameters()}
 
     def program(x: torch.Tensor) -> Any:
         return vmap(grad_and_value(lambda w, x: functional_call(module, w, (x,)).sum()), (None, 0))(weights, x)
 
-    served(program, batches(3, 6, 6), most=len(BATCHES))
+    served(program, batches(3, 6, 6))
+
+
+LAYERS: dict[str, tuple[torch.nn.Module, tuple[int, ...]]] = {
+    "conv1d of groups": (torch.nn.Conv1d(4, 6, 3, groups=2, stride=2, padding=1), (4, 8)),
+    "conv2d of a batch": (torch.nn.Conv2d(3, 4, 3, padding="same", bias=False), (2, 3, 5, 5)),
+    "conv3d": (torch.nn.Conv3d(1, 2, 2, dilation=2), (1, 4, 4, 4)),
+    "conv_transpose1d": (torch.nn.ConvTranspose1d(4, 6, 3, stride=2, groups=2, output_padding=1), (4, 5)),
+    "conv_transpose2d of a batch": (torch.nn.ConvTranspose2d(3, 2, 3), (2, 3, 4, 4)),
+    "layer_norm": (torch.nn.LayerNorm(8), (5, 8)),
+    "layer_norm of two": (torch.nn.LayerNorm((4, 8), bias=False), (3, 4, 8)),
+    "group_norm": (torch.nn.GroupNorm(2, 4), (2, 4, 3)),
+    "embedding": (torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.Tanh()), (4,)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_parameters_of_layers_have_gradients_of_each_example(name: str) -> None:
+    layer, sizes = LAYERS[name]
+    weights = {name: torch.randn_like(each) for name, each in layer.named_parameters()}
+    calls = [(torch.randn(n, *sizes),) for n in BATCHES]
+    if name == "embedding":
+        calls = [(torch.randint(5, (n, *sizes)),) for n in BATCHES]
+
+    def loss(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        return functional_call(layer, weights, (x,)).sin().sum()
+
+    served(lambda x: vmap(grad(loss), (None, 0))(weights, x), calls)
+    some = dict(list(weights.items())[-1:])  # a bias alone, where there is one
+    rest = dict(list(weights.items())[:-1])
+    served(lambda x: vmap(grad(lambda w, x: loss({**rest, **w}, x)), (None, 0))(some, x), calls)
+    served(lambda x: grad(lambda w: vmap(loss, (None, 0))(w, x).sum())(weights), calls)
+
+
+@pytest.mark.parametrize("images_have_a_batch", [True, False])
+def test_weights_of_each_example(images_have_a_batch: bool) -> None:
+    def loss(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, weight, bias).sin().sum()
+
+    dims = (0 if images_have_a_batch else None, 0, 0)
+    images = [torch.randn(*([n] if images_have_a_batch else []), 2, 3, 5, 5) for n in BATCHES]
+    calls = [(x, torch.randn(n, 4, 3, 2, 2), torch.randn(n, 4)) for n, x in zip(BATCHES, images, strict=True)]
+    served(vmap(grad(loss, argnums=(0, 1, 2)), dims), calls)
+
+
+def test_a_step_of_training_of_each_example() -> None:
+    """The program of torch's tutorial: a small network, its loss, and targets that have the batch, too."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten())
+    model.append(torch.nn.Linear(36, 10))
+    weights = {name: each.detach() for name, each in model.named_parameters()}
+
+    def loss(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(functional_call(model, weights, (x[None],)), y[None])
+
+    calls = [(torch.randn(n, 1, 8, 8), torch.randint(10, (n,))) for n in BATCHES]
+    served(lambda x, y: vmap(grad(loss), (None, 0, 0))(weights, x, y), calls)
+
+
+def test_an_embedding_refuses_positions_of_another_example() -> None:
+    table = torch.randn(5, 3)
+    program = vmap(grad(lambda table, x: F.embedding(x, table).sin().sum()), (None, 0))
+    compiled = symshape.compile(program, dynamic=True)
+    for n in BATCHES[:3]:
+        compiled(table, torch.randint(5, (n, 4)))
+    for wrong in (5, -1):
+        positions = torch.zeros(4, 4, dtype=torch.long)
+        positions[0, 0] = wrong
+        with pytest.raises((IndexError, RuntimeError)):
+            program(table, positions)
+        with pytest.raises((IndexError, RuntimeError)):
+            compiled(table, positions)
 
 
 def test_nested_transforms_are_left_to_torch() -> None:
