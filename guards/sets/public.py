@@ -216,8 +216,14 @@ def implies(
     return _combined(first, checked_ranges(ranges), listed(assume), "implies").implies(second)
 
 
-def holds(condition: Stated, values: Mapping[str, int]) -> bool:
-    """Return whether a condition is defined and true at values.
+def holds(
+    condition: Stated,
+    values: Mapping[str, int],
+    *,
+    ranges: Mapping[str, Pair] | None = None,
+    assume: Any = (),
+) -> bool:
+    """Return whether a condition is defined and true at values that are within ``ranges`` and satisfy ``assume``.
 
     Raises:
         ArgumentError: an argument is of a type that is not taken.
@@ -225,7 +231,15 @@ def holds(condition: Stated, values: Mapping[str, int]) -> bool:
 
     >>> holds("s0 % s1 == 0", {"s0": 8, "s1": 2}), holds("s0 % s1 == 0", {"s0": 8, "s1": 0})
     (True, False)
+    >>> holds("s0 > 2", {"s0": 8}, ranges={"s0": (0, 4)}), holds("s0 > 2", {"s0": 8}, assume="s0 % 3 == 0")
+    (False, False)
     """
+    named, assumed = checked_ranges(ranges), listed(assume)
+    within = GuardSet(ranges={name: pair_of(name, pair) for name, pair in named.items()}).holds(values)
+    return all([within, *(_holds(each, values) for each in (condition, *assumed))])
+
+
+def _holds(condition: Stated, values: Mapping[str, int]) -> bool:
     if isinstance(condition, GuardSet):
         return condition.holds(values)
     return Guard(holding(condition)).holds(values)

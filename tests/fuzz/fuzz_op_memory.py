@@ -31,7 +31,7 @@ GUARD = 1 << 24  # bytes before and after a tensor that may not be touched
 PAGE = os.sysconf("SC_PAGE_SIZE")
 SECONDS = 5  # for one call: some sizes are only large
 _INTEGERS = (-1_000_000, -3, -1, 0, 1, 2, 3, 7, 1000, 100_000)
-_FLOATS = (0.0, -1.0, 2.0, 1e9)
+_FLOATS = (0.0, -1.0, 2.0, 1e9, float("inf"), float("-inf"), float("nan"))
 _LARGEST = 100_000  # elements of a tensor
 _PRIVATE_MAPPING, _NO_ACCESS, _READ_AND_WRITE = 0x4022, 0, 3  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE; PROT_*
 _libc: Any = ctypes.CDLL(None, use_errno=True)
@@ -72,6 +72,8 @@ def _other_tensor(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
     made = flat.repeat(repeats)[:count].clone() if repeats else torch.zeros(count, dtype=tensor.dtype)
     if count and tensor.dtype in (torch.int64, torch.int32) and rng.random() < 0.6:
         made[rng.randrange(count)] = rng.choice(_INTEGERS)
+    elif count and tensor.dtype.is_floating_point and rng.random() < 0.3:
+        made[rng.randrange(count)] = rng.choice(_FLOATS)
     return made.reshape(sizes)
 
 

@@ -41,6 +41,10 @@ def test_a_condition_is_a_text_a_term_a_guard_or_a_set(given: Any) -> None:
     assert decide(given).value is None
     assert holds(given, {"s0": 8})
     assert not holds(given, {"s0": 0})
+    assert holds(given, {"s0": 8}, ranges={"s0": (0, 8)}, assume=[SET, "s0 % 2 == 0"])
+    assert not holds(given, {"s0": 8}, ranges={"s0": (0, 7)})
+    assert not holds(given, {"s0": 8}, assume="s0 % 3 == 0")
+    assert not holds("s0 > 5", {"s0": 12}, assume=SET)
     assert implies(given, "s0 > 0") is True
     assert implies("s0 == 5", given) is True
     assert implies(given, "s0 > 5", assume=SET) is False

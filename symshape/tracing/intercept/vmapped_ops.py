@@ -474,7 +474,8 @@ def _sampled(images: torch.Tensor, grid: torch.Tensor, *rest: Any, **options: An
         made = F.grid_sample(images.flatten(0, 1), grid.flatten(0, 1), *rest, **options)
         return made.reshape(*sizes, *made.shape[1:])
 
-    return [images, grid], Batchable(lambda given: F.grid_sample(*given, *rest, **options), batched, takes_any=True)
+    compute = lambda given: F.grid_sample(given[0], given[1], *rest, **options)  # noqa: E731
+    return [images, grid], Batchable(compute, batched, takes_any=True)
 
 
 def _normalized(
@@ -570,13 +571,13 @@ def _embedded(
 
     def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
         if not flags[1]:
-            return F.embedding(*given)
+            return F.embedding(given[0], given[1])
         positions, tables = _expanded(flags, given)  # gather refuses positions out of range, as the embedding does
         rows = positions.reshape(positions.shape[0], -1, 1).long()
         found = tables.gather(1, rows.expand(-1, -1, tables.shape[2]))
         return found.reshape(*positions.shape, tables.shape[2])
 
-    return [input, weight], Batchable(lambda given: F.embedding(*given), batched, takes_any=True)
+    return [input, weight], Batchable(lambda given: F.embedding(given[0], given[1]), batched, takes_any=True)
 
 
 def _loss(function: Callable[..., torch.Tensor]) -> Rule:
