@@ -375,7 +375,7 @@ def _convolution(function: Callable[..., Any], spatial: int) -> Rule:
     return rule
 
 
-def _folded(compute: Callable[[Tensors], torch.Tensor], rank: int) -> Callable[[Sequence[bool], Tensors], Any]:
+def _folded(compute: Callable[[Tensors], torch.Tensor], rank: int) -> Callable[[Sequence[bool], Tensors], torch.Tensor]:
     """Return ``compute`` of whole images; where each example is a batch itself, the two batches are merged."""
 
     def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
