@@ -467,12 +467,18 @@ def _padded(images: torch.Tensor, pad: Any, mode: Any = "constant", value: Any =
     return _of_images(F.pad, len(pad) // 2)(images, pad, mode, value)
 
 
-def _sampled(images: torch.Tensor, grid: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable]:
+def _sampled(images: torch.Tensor, grid: torch.Tensor, *rest: Any, **options: Any) -> tuple[Tensors, Batchable] | None:
+    if not _look(images).has_batch:
+        return None
+
     def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
-        images, grid = _expanded(flags, given)
-        sizes = images.shape[:2]
-        made = F.grid_sample(images.flatten(0, 1), grid.flatten(0, 1), *rest, **options)
-        return made.reshape(*sizes, *made.shape[1:])
+        images, grid = given
+        if flags[1]:
+            made = F.grid_sample(images.flatten(0, 1), grid.flatten(0, 1), *rest, **options)
+            return made.reshape(*images.shape[:2], *made.shape[1:])
+        beside = images.movedim(0, 1)  # examples become channels, as torch's own rule does it
+        made = F.grid_sample(beside.flatten(1, 2), grid, *rest, **options)
+        return made.reshape(*beside.shape[:3], *made.shape[2:]).movedim(1, 0)
 
     compute = lambda given: F.grid_sample(given[0], given[1], *rest, **options)  # noqa: E731
     return [images, grid], Batchable(compute, batched, takes_any=True)
@@ -572,7 +578,12 @@ def _embedded(
     def batched(flags: Sequence[bool], given: Tensors) -> torch.Tensor:
         if not flags[1]:
             return F.embedding(given[0], given[1])
-        positions, tables = _expanded(flags, given)  # gather refuses positions out of range, as the embedding does
+        if not flags[0]:  # rows of all examples side by side, as torch's own rule does it
+            positions, tables = given
+            rows = tables.movedim(0, 1)
+            beside = F.embedding(positions, rows.flatten(1, 2))
+            return beside.reshape(*positions.shape, *rows.shape[1:]).movedim(-2, 0)
+        positions, tables = given  # gather refuses positions out of range, as the embedding does
         rows = positions.reshape(positions.shape[0], -1, 1).long()
         found = tables.gather(1, rows.expand(-1, -1, tables.shape[2]))
         return found.reshape(*positions.shape, tables.shape[2])
@@ -640,7 +651,6 @@ RULES: dict[Any, Rule] = {
         (torch.take_along_dim, torch.Tensor.take_along_dim),
         lambda x, indices, dim: _gathered([x, indices], dim) if indices.dim() == x.dim() == 1 else None,
     ),
-    torch.linalg.det: _of_each(torch.linalg.det),
     F.layer_norm: _normalized,
     **dict.fromkeys((torch.pixel_shuffle, F.pixel_shuffle), _of_each(F.pixel_shuffle)),
     **dict.fromkeys((torch.pixel_unshuffle, F.pixel_unshuffle), _of_each(F.pixel_unshuffle)),

@@ -40,7 +40,7 @@ def served(program: Callable[..., Any], *sizes: int, most: int = 3) -> None:
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)  # torch's, of its own vmap
         for n in BATCHES:
             x = torch.randn(n, *sizes)
-            torch.testing.assert_close(compiled(x.clone()), program(x.clone()))
+            torch.testing.assert_close(compiled(x.clone()), program(x.clone()), check_stride=True)
     assert compiled.stats().traces <= most
 
 
