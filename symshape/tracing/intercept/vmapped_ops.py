@@ -8,6 +8,7 @@ memory are here: a view made by an ``autograd.Function`` would not be known as a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -127,14 +128,24 @@ class Gradients(torch.autograd.Function):
         have = [each is not None for each in in_dims[3:]]
         whole = _batch_first(tensors, in_dims[3:])
         batch = next(each.shape[0] for each, flag in zip(whole, have, strict=True) if flag)
-        wanted = [*(True for _ in which), *needed]  # a gradient has a batch, and so has the input that it is of
-        given = [
-            each.expand(batch, *each.shape) if want and not flag else each
-            for each, flag, want in zip(whole, have, wanted, strict=True)
+        upstream = [
+            each if flag else each.expand(batch, *each.shape)
+            for each, flag in zip(whole[: len(which)], have[: len(which)], strict=True)
         ]
-        flags = [flag or want for flag, want in zip(have, wanted, strict=True)][len(which) :]
-        made = _gradients(lambda inputs: op.batched(flags, inputs), which, needed, given)
-        return made, tuple(0 for _ in made)
+        inputs, flags = whole[len(which) :], have[len(which) :]
+        made: dict[int, torch.Tensor] = {}
+        for shared in (False, True):  # apart, as torch's own rules compute them: the results lie in memory as theirs
+            wanted = [want and flag is not shared for want, flag in zip(needed, flags, strict=True)]
+            if not any(wanted):
+                continue
+            given = [
+                each.expand(batch, *each.shape) if shared and want else each
+                for each, want in zip(inputs, wanted, strict=True)
+            ]
+            batched = [flag or (shared and want) for flag, want in zip(flags, wanted, strict=True)]
+            found = _gradients(partial(op.batched, batched), which, wanted, [*upstream, *given])
+            made |= zip((place for place, want in enumerate(wanted) if want), found, strict=True)
+        return tuple(made[place] for place in sorted(made)), tuple(0 for _ in made)
 
 
 def _gradients(

@@ -160,6 +160,8 @@ def test_parameters_of_layers_have_gradients_of_each_example(name: str) -> None:
     rest = dict(list(weights.items())[:-1])
     served(lambda x: vmap(grad(lambda w, x: loss({**rest, **w}, x)), (None, 0))(some, x), calls)
     served(lambda x: grad(lambda w: vmap(loss, (None, 0))(w, x).sum())(weights), calls)
+    if name != "embedding":
+        served(lambda x: vmap(grad(loss, argnums=(0, 1)), (None, 0))(weights, x), calls)
 
 
 @pytest.mark.parametrize("images_have_a_batch", [True, False])
