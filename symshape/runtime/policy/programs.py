@@ -232,7 +232,7 @@ class Programs:
         return account.asked or self._cost(account) <= self.room
 
     @property
-    def hoped(self) -> float:
+    def _hoped(self) -> float:
         """Return the share of an eager call's time that another program is expected to save.
 
         Where runners keep accounts, it is what programs have saved, once they have served calls for as long as a trace
@@ -259,7 +259,7 @@ class Programs:
         if self.calls == 1:
             self.warm = milliseconds
         self.promise.call(milliseconds, milliseconds)
-        account.credit(about, self.hoped * milliseconds)
+        account.credit(about, self._hoped * milliseconds)
 
     def traced(
         self,
