@@ -121,7 +121,7 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-def _world(wrapped: str, size: int | None) -> tuple[Any, Any]:
+def _world(wrapped: str, size: int | None, typed: bool = False) -> tuple[Any, Any]:
     world = SimpleNamespace(
         k=3,
         calls=[],
@@ -132,7 +132,7 @@ def _world(wrapped: str, size: int | None) -> tuple[Any, Any]:
         parameter=torch.nn.Parameter(torch.tensor(2.0)),
         random=random.Random(0),
     )
-    return world, functools.lru_cache(size)(WRAPPED[wrapped](world))
+    return world, functools.lru_cache(size, typed)(WRAPPED[wrapped](world))
 
 
 def _act(action: str, n: int, made: Any, w: Any) -> None:
@@ -206,8 +206,10 @@ def _shown(value: Any) -> Any:
     return repr(value)
 
 
-def _lived(wrapped: str, program: str, size: int | None, steps: list[Step], compiled: bool) -> Iterator[Any]:
-    world, made = _world(wrapped, size)
+def _lived(
+    wrapped: str, program: str, size: int | None, steps: list[Step], compiled: bool, typed: bool
+) -> Iterator[Any]:
+    world, made = _world(wrapped, size, typed)
     body = PROGRAMS[program]
     fn = lambda x: body(x, made, world)  # noqa: E731
     run = symshape.compile(fn) if compiled else fn
@@ -233,11 +235,11 @@ def _lived(wrapped: str, program: str, size: int | None, steps: list[Step], comp
             yield type(error)
 
 
-def _compare(wrapped: str, program: str, size: int | None, steps: list[Step]) -> None:
+def _compare(wrapped: str, program: str, size: int | None, steps: list[Step], typed: bool = False) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mine = list(_lived(wrapped, program, size, steps, compiled=True))
-        its = list(_lived(wrapped, program, size, steps, compiled=False))
+        mine = list(_lived(wrapped, program, size, steps, compiled=True, typed=typed))
+        its = list(_lived(wrapped, program, size, steps, compiled=False, typed=typed))
     for number, (one, other) in enumerate(zip(mine, its, strict=True)):
         assert repr(one) == repr(other), (number, steps[: number + 1])
 
@@ -248,6 +250,7 @@ def test_everything_is_as_in_eager(wrapped: str, program: str) -> None:
     rng = random.Random(f"{wrapped} {program}")
     start = [(n, "", 1, "") for n in rng.choice(((3, 4, 5, 3), (5, 1, 2), ()))]
     _compare(wrapped, program, rng.choice((None, 128)), [*start, *_steps(rng, 9)])
+    _compare(wrapped, program, 128, [*start, *_steps(rng, 4)], typed=True)
 
 
 # -- one trace for all sizes

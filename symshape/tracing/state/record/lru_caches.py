@@ -82,18 +82,29 @@ class Missing:
 
     def arguments(self, is_kept: Callable[[Any], bool]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """Return the function's arguments, read from the cache key; None if no other call can have the same ones."""
-        key = self._plain_key()
-        mark = next((i for i, each in enumerate(key) if type(each) is object), len(key))
-        named = key[mark + 1 :]
-        typed = self.memo.cache_parameters()["typed"]
-        if typed or not all(isinstance(each, SAME) or is_kept(each) for each in _flat((*key[:mark], *named))):
+        given, named = self._given()
+        if not all(isinstance(each, SAME) or is_kept(each) for each in _flat((*given, *named))):
             return None
-        return key[:mark], dict(zip(named[::2], named[1::2], strict=True))
+        return given, dict(zip(named[::2], named[1::2], strict=True))
+
+    def _given(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the positional arguments, and the names and values of the others, without the types of a typed key."""
+        key = self._plain_key()
+        mark = next((i for i, each in enumerate(key) if type(each) is object), None)
+        typed = self.memo.cache_parameters()["typed"]
+        if mark is None:
+            return (key[: len(key) // 2] if typed else key), ()
+        end = mark + 1 + (len(key) - 2 * mark - 1) // 3 * 2 if typed else len(key)  # mark types, and one a name
+        return key[:mark], key[mark + 1 : end]
 
     @property
     def is_there(self) -> bool:
         """Return whether the cache has a result for the symbolic sizes' current values, which are another key."""
         key, answers = self._plain_key(), answers_of(self.memo) or {}
+        if self.memo.cache_parameters()["typed"]:  # the types in the key are of symbolic sizes
+            given, named = self._given()
+            types = map(type, (*given, *named[1::2]))
+            key = *key[: len(key) - len(given) - len(named) // 2], *types
         one = key[0] if len(key) == 1 else None
         return bool(self.sizes) and (one if type(one) is int else key) in answers
 
