@@ -17,10 +17,13 @@ def names_in(numbers: Iterable[Any]) -> set[str]:
     """Return the symbols, of integers and of floats, in terms, symbolic numbers and float terms."""
     found: set[str] = set()
     for each in numbers:
-        number = each if isinstance(each, (Term, FloatTerm, int)) else getattr(each, "term", None)
-        if isinstance(number, Term):
-            found |= {symbol.name for symbol in number.symbols}
-        elif isinstance(number, FloatTerm):
+        kind = type(each)
+        if kind is int:  # most are
+            continue
+        number = each if kind is Term or kind is FloatTerm else getattr(each, "term", None)
+        if type(number) is Term:
+            found.update([symbol.name for symbol in number.symbols])
+        elif type(number) is FloatTerm:
             found |= number.unbacked() | {symbol.name for symbol in number.symbols()}
     return found
 

@@ -81,13 +81,20 @@ def drawn(stream: Stream, count: int, seed: int) -> list[Sizes]:
     return stream.draw(count, random.Random(seed), set())
 
 
-def play(stream: Stream, peer: Peer, sizes: Sequence[Sizes], seed: int, limit: float) -> list[float]:
-    """The seconds of each call; fewer than asked for where they take longer than ``limit`` in all."""
+def play(
+    stream: Stream, peer: Peer, sizes: Sequence[Sizes], seed: int, limit: float, pulse: list[float] | None = None
+) -> list[float]:
+    """The seconds of each call; fewer than asked for where they take longer than ``limit`` in all.
+
+    ``pulse`` gets the seconds of a fixed loop before each call: how fast the host is at that moment.
+    """
     cuda = torch.cuda.is_available()
     torch.manual_seed(seed)
     taken: list[float] = []
     for each in sizes:
         arguments = stream.arguments(each)
+        if pulse is not None:
+            pulse.append(_loop())
         if cuda:
             torch.cuda.synchronize()
         start = time.perf_counter()
@@ -98,6 +105,21 @@ def play(stream: Stream, peer: Peer, sizes: Sequence[Sizes], seed: int, limit: f
         if sum(taken) > limit:
             break
     return taken
+
+
+def _loop() -> float:
+    """The seconds of a loop of Python that is always the same, some .2 ms."""
+    start = time.perf_counter()
+    for _ in range(5000):
+        pass
+    return time.perf_counter() - start
+
+
+def _said_of(pulse: Sequence[float]) -> str:
+    """How fast the host was: medians of the first, the middle and the last third of a stream."""
+    third = max(1, len(pulse) // 3)
+    parts = [sorted(pulse[at : at + third])[third // 2] * 1e3 for at in (0, len(pulse) // 3, len(pulse) - third)]
+    return f"a loop of Python took {', '.join(f'{each:.3f}' for each in parts)} ms (first, middle, last third)"
 
 
 def mismatches(stream: Stream, peer: Peer, sizes: Sequence[Sizes]) -> int:
@@ -128,12 +150,18 @@ def one(args: argparse.Namespace) -> dict[str, Any]:
     torch._dynamo.config.recompile_limit = 64
     with torch.set_grad_enabled(stream.trains):
         peer = RUN[args.peer](stream)
-        taken = play(stream, peer, sizes, args.seed, args.limit)
+        pulse: list[float] = []
+        taken = play(stream, peer, sizes, args.seed, args.limit, pulse)
         if device.type == "cpu" and not args.smoke:
             wrong = 0
         else:
             wrong = mismatches(stream, peer, sizes[: len(taken)][:: max(1, len(taken) // 10)])
-    return {"seconds": taken, "mismatches": wrong, "buckets": peer.buckets(), "remarks": peer.remarks()}
+    return {
+        "seconds": taken,
+        "mismatches": wrong,
+        "buckets": peer.buckets(),
+        "remarks": [*peer.remarks(), _said_of(pulse)],
+    }
 
 
 def apart(args: argparse.Namespace, stream: str, peer: str) -> dict[str, Any] | str:

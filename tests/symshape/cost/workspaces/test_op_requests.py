@@ -111,12 +111,10 @@ def test_each_size_is_measured_once() -> None:
     assert meter.calls == 1
     workspaces.of(graph, {"n": 6})
     assert meter.calls == 2
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = not before
-    try:
+    cudnn = torch.backends.cudnn
+    kept = {"enabled": cudnn.enabled, "deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
+    with cudnn.flags(benchmark=not cudnn.benchmark, **kept):  # setters may be switched off in a test process
         workspaces.of(graph, {"n": 6})
-    finally:
-        torch.backends.cudnn.benchmark = before
     assert meter.calls == 3, "cuDNN chooses otherwise then"
 
 
