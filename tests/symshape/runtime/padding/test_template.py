@@ -48,10 +48,6 @@ def _made(model: Callable[..., Any], *arguments: torch.Tensor) -> tuple[Template
     return generalise(first, apart), padded
 
 
-FORMS_OF_TWO = set() if torch.torch_version.TorchVersion(torch.__version__) >= "2.13" else {"encoder with a mask"}
-"""With torch 2.11, C++ asks whether a mask is for the whole batch: one of 2 is alone in its bucket, and exact."""
-
-
 @pytest.mark.parametrize(("name", "make", "call"), [row[:3] for row in WHOLE], ids=[row[0] for row in WHOLE])
 def test_whole_models_have_one_form(name: str, make: Callable[[], nn.Module], call: Call) -> None:
     torch.manual_seed(0)
@@ -59,7 +55,7 @@ def test_whole_models_have_one_form(name: str, make: Callable[[], nn.Module], ca
     assert template is not None
     for batch, length in ((6, 23), (2, 11), (3, 17), (12, 12), (16, 15)):  # also where capacities are equal
         own, _ = padded(*call(batch, length))
-        assert template.serves(own) is not (batch == 2 and name in FORMS_OF_TWO), (batch, length)
+        assert template.serves(own), (batch, length)
 
 
 def test_the_form_runs_as_the_program_does() -> None:
