@@ -53,6 +53,7 @@ def keeps_random_state_on_host(node: Node) -> bool:
 
 
 def _found(graph: Graph) -> RandomStates:
+    """Return the random states of a graph, by walking over its nodes once."""
     attention = [node for node in graph.nodes if "attention" in getattr(getattr(node.op, "_schema", None), "name", "")]
     if not attention:
         return RandomStates()

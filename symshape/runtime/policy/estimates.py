@@ -121,7 +121,7 @@ class Estimates:
     def eager(self, work: float) -> float:
         """Return the ms of an eager call: the host's time or the device's, whichever is more.
 
-        The device may need less than for a replay: eager calls run other kernels (fused attention with dropout).
+        The device may need less than for a replay: a padded program may run other kernels than eager.
         """
         return max(self.eager_host() or 0.0, min(self.device(work), self._least * self._guess(work)))
 
