@@ -112,10 +112,11 @@ def test_nothing_is_left_of_source_that_does_not_run() -> None:
 
 
 def test_the_same_source_is_compiled_once_and_runs_in_each_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = "def scaled(values):\n    return [factor * each for each in values]\n"
+    source = "def scaled(values):\n    return [*(factor * each for each in values)]\n"  # the generator has its own code
     one = generated_function(source, "scaled", "test", {"factor": 2})
-    monkeypatch.setattr("builtins.compile", None)  # which is not asked again
-    other = generated_function(source, "scaled", "test", {"factor": 3})
+    with monkeypatch.context() as patch:
+        patch.setattr("builtins.compile", None)  # which is not asked again
+        other = generated_function(source, "scaled", "test", {"factor": 3})
     assert (one((1, 2)), other((1, 2))) == ([2, 4], [3, 6])
     inner = [each for each in other.__code__.co_consts if isinstance(each, CodeType)]
     assert [each.co_filename for each in inner] == [other.__code__.co_filename]
