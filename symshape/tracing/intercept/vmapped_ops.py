@@ -365,23 +365,24 @@ def _of_images(function: Callable[..., Any], spatial: int) -> Rule:
     return rule
 
 
-def _convolution(function: Callable[..., Any], spatial: int) -> Rule:
-    """Return the rule of a convolution; examples with weights of their own become groups of channels."""
+def _convolution(function: Callable[..., Any], spatial: int, names: Sequence[str]) -> Rule:
+    """Return the rule of a convolution; examples with weights of their own become groups of channels.
+
+    ``names``: the names of its arguments after the bias, in order.
+    """
 
     def rule(
-        images: torch.Tensor,
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: Any = 1,
+        images: torch.Tensor, weight: Any, bias: Any = None, *rest: Any, **options: Any
     ) -> tuple[Tensors, Batchable] | None:
-        def convolve(images: torch.Tensor, weights: Tensors, groups: Any) -> torch.Tensor:
-            shared = (*weights, None)[:2]
-            return function(images, *shared, stride, padding, dilation, groups)  # type: ignore[no-any-return]
+        if len(rest) > len(names) or not options.keys() <= {*names[len(rest) :]}:
+            return None  # torch raises its own error
+        given = dict(zip(names, rest, strict=False)) | options
+        groups = given.pop("groups", 1)
 
-        return _by_groups(convolve, spatial, images, weight, bias, groups, (stride, padding, dilation))
+        def convolve(images: torch.Tensor, weights: Tensors, groups: Any) -> torch.Tensor:
+            return function(images, *(*weights, None)[:2], groups=groups, **given)  # type: ignore[no-any-return]
+
+        return _by_groups(convolve, spatial, images, weight, bias, groups, [*given.values()])
 
     return rule
 
@@ -398,28 +399,6 @@ def _folded(compute: Callable[[Tensors], torch.Tensor], rank: int) -> Callable[[
         return made.reshape(*sizes, *made.shape[1:])
 
     return batched
-
-
-def _transposed_convolution(function: Callable[..., Any], spatial: int) -> Rule:
-    """Return the rule of a transposed convolution; examples with weights of their own become groups of channels."""
-
-    def rule(
-        images: torch.Tensor,
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: Any = 1,
-        dilation: Any = 1,
-    ) -> tuple[Tensors, Batchable] | None:
-        def convolve(images: torch.Tensor, weights: Tensors, groups: Any) -> torch.Tensor:
-            shared = (*weights, None)[:2]
-            return function(images, *shared, stride, padding, output_padding, groups, dilation)  # type: ignore[no-any-return]
-
-        return _by_groups(convolve, spatial, images, weight, bias, groups, (stride, padding, output_padding, dilation))
-
-    return rule
 
 
 def _by_groups(
@@ -695,9 +674,11 @@ for _name in ("max", "min", "median", "nanmedian", "mode"):
     _with_names(_name, _extreme(getattr(torch, _name)))
 for _spatial in (1, 2, 3):
     _convolve = getattr(torch, f"conv{_spatial}d")
-    RULES[_convolve] = _convolution(_convolve, _spatial)
+    RULES[_convolve] = _convolution(_convolve, _spatial, ("stride", "padding", "dilation", "groups"))
     _transpose = getattr(torch, f"conv_transpose{_spatial}d")
-    RULES[_transpose] = _transposed_convolution(_transpose, _spatial)
+    RULES[_transpose] = _convolution(
+        _transpose, _spatial, ("stride", "padding", "output_padding", "groups", "dilation")
+    )
     for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool", "lp_pool"):
         _pool = getattr(F, f"{_name}{_spatial}d")
         RULES[_pool] = _of_images(_pool, _spatial)

@@ -22,18 +22,14 @@ from meta_fns import TensorSpec
 from meta_fns.core.layout import contiguous_strides
 from symshape.graph.graph import Graph
 from symshape.graph.random_states import RandomStates
-from symshape.graph.steps import Input, Node, Value, map_argument
+from symshape.graph.steps import Input, Node, Value
 from symshape.runtime.padding.region import Region
 from symshape.runtime.padding.transform import PaddedGraph, Refusal, pad
 from symshape.runtime.pieces.faults import Faults
 from tests.meta_fns.padding.poison import poison
+from tests.symshape.runtime.padding.test_attention_on_device import BACKWARD, CPU, FORWARD, run
 
 aten = torch.ops.aten
-FORWARD = {
-    name: getattr(aten, f"_scaled_dot_product_{name}_attention").default for name in ("flash", "efficient", "cudnn")
-}
-BACKWARD = {name: getattr(aten, f"_scaled_dot_product_{name}_attention_backward").default for name in FORWARD}
-CPU = torch.device("cpu")
 HEADS, WIDTH, SHARE = 2, 8, 0.4
 CAPS = {"s0": 3, "s1": 37}
 CALLS = [(3, 37), (1, 1), (2, 32), (3, 31), (1, 36), (2, 5)]
@@ -127,20 +123,10 @@ class Kernels:
         found = [of_scores @ key, of_scores.mT @ query, (weights * mask).mT @ gradient]
         return [each.to(given["query"].dtype) for each in found] + ([None] if name == "efficient" else [])
 
-    def run(self, graph: Graph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        known: dict[Any, Any] = dict(zip((each.value for each in graph.inputs), inputs, strict=True))
-        for node in graph.nodes:
-            args, kwargs = (map_argument(each, known.__getitem__) for each in (node.args, node.kwargs))
-            name = next((each for each in FORWARD if node.op in (FORWARD[each], BACKWARD[each])), None)
-            if name is None:
-                made: Any = node.op(*args, **kwargs)
-            else:
-                given = dict(zip([each.name for each in node.op._schema.arguments], args, strict=False)) | kwargs
-                self.used.append(node.op)
-                made = (self.forward if node.op is FORWARD[name] else self.backward)(name, given)
-            for output, each in zip(node.outputs, (made,) if node.single else made, strict=False):
-                known |= {} if output is None else {output: each}
-        return [known[each] for each in graph.outputs]
+    def __call__(self, name: str, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        given = dict(zip([each.name for each in op._schema.arguments], args, strict=False)) | kwargs
+        self.used.append(op)
+        return (self.forward if op is FORWARD[name] else self.backward)(name, given)
 
 
 def _gradient_of(given: dict[str, Any]) -> str:
@@ -190,7 +176,7 @@ def test_backward_drops_what_forward_dropped(name: str, way: str) -> None:
             buffers[-1][tuple(slice(0, size) for size in tensor.shape)] = tensor
         true = [torch.tensor(fold.evaluate(term, {"s0": batch, "s1": length})) for term in padded.sizes]
         kernels = Kernels()
-        found = kernels.run(padded.graph, [*buffers, *true])
+        found = run(padded.graph, [*buffers, *true], kernels)
         assert kernels.used[1] is BACKWARD[next(each for each in FORWARD if FORWARD[each] is kernels.used[0])]
         tolerance = 2e-4 if name == "efficient" else 6e-2
         for mine, its in zip(found, _expected(tensors, kernels.kept[0], way == "causal"), strict=True):

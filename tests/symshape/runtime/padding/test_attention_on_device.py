@@ -90,7 +90,16 @@ def _gradients(name: str, op: Any, *args: Any, **kwargs: Any) -> list[Any]:
     return [each.to(dtype) for each in ([*found, scores] if name == "efficient" else found)]
 
 
-def _run(graph: Graph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _by_formula(name: str, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return (_attention if op is FORWARD[name] else _gradients)(name, op, *args, **kwargs)
+
+
+def run(
+    graph: Graph,
+    inputs: Sequence[torch.Tensor],
+    kernel: Callable[[str, Any, Sequence[Any], dict[str, Any]], Any] = _by_formula,
+) -> list[torch.Tensor]:
+    """Run a graph on the CPU; ``kernel`` stands in for the kernels of devices, given name, op and arguments."""
     known: dict[Any, Any] = dict(zip((each.value for each in graph.inputs), inputs, strict=True))
     for node in graph.nodes:
         args, kwargs = (map_argument(each, known.__getitem__) for each in (node.args, node.kwargs))
@@ -98,7 +107,7 @@ def _run(graph: Graph, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         if name is None:
             made: Any = node.op(*args, **kwargs)
         else:
-            made = (_attention if node.op is FORWARD[name] else _gradients)(name, node.op, *args, **kwargs)
+            made = kernel(name, node.op, args, kwargs)
         for output, each in zip(node.outputs, (made,) if node.single else made, strict=False):
             known |= {} if output is None else {output: each}
     return [known[each] for each in graph.outputs]
@@ -204,7 +213,7 @@ def test_valid_results_are_those_of_the_kernel(name: str, way: str, backward: bo
             buffer[tuple(slice(0, size) for size in tensor.shape)] = tensor
             buffers.append(buffer)
         true = [torch.tensor(fold.evaluate(term, known)) for term in padded.sizes]
-        made = _run(padded.graph, [*buffers, *true])
+        made = run(padded.graph, [*buffers, *true])
         for mine, theirs in zip(made, case.call(tensors), strict=False):
             part = mine[tuple(slice(0, size) for size in theirs.shape)]
             tolerance = 2e-4 if name == "efficient" else 5e-2
@@ -258,6 +267,6 @@ def test_many_keys_keep_cudnns_kernel_in_forward_alone() -> None:
         poison(buffers[-1], 1)
         buffers[-1][tuple(slice(0, size) for size in tensor.shape)] = tensor
     true = [torch.tensor(fold.evaluate(term, known)) for term in padded.sizes]
-    for mine, theirs in zip(_run(padded.graph, [*buffers, *true]), backward.call(tensors), strict=True):
+    for mine, theirs in zip(run(padded.graph, [*buffers, *true]), backward.call(tensors), strict=True):
         part = mine[tuple(slice(0, size) for size in theirs.shape)]
         torch.testing.assert_close(part, theirs, rtol=5e-2, atol=5e-2)
