@@ -1,7 +1,8 @@
 # symshape: one command each. Needs make and Python 3.11+; everything else goes into .venv (delete it with `make clean-venv`).
 #
 #   make demo            trace two models, stream real traffic through symshape.compile and torch.compile side by side
-#   make test            the tests, doctests, notebooks, and a smoke run of every benchmark and fuzzer
+#   make test            the tests, doctests and pages (10 minutes on 2 cores)
+#   make test-slow       the rest of what CI runs: notebooks, a smoke run of every benchmark and fuzzer, other processes
 #   make lint            format check, lint, types
 #   make test TORCH=2.14.1 PYTHON=python3.12     the same with another torch, another Python: in a venv of its own
 #
@@ -43,7 +44,7 @@ export SYMSHAPE_NATIVE := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-all lint format types bench fuzz sweep golden pages docs docs-tools look mutation notebooks clean clean-venv
+.PHONY: built-for-another-venv help begin guards install setup browser jupyter demo test test-slow test-all lint format types bench fuzz sweep golden pages docs docs-tools look mutation notebooks clean clean-venv
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,11 +118,14 @@ browser:  ## a headless Chromium (Debian, as root) and axe-core (npm) for the te
 demo: $(STAMP)  ## trace models, show guards, stream real traffic (under 3 minutes)
 	@$(BIN)/symshape demo $(ARGS)
 
-test: $(STAMP)  ## tests, doctests, notebooks, smoke runs (ARGS="-k name" for some of them)
+test: $(STAMP)  ## tests, doctests, pages (10 minutes on 2 cores; ARGS="-k name" for some of them)
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-all: $(STAMP)  ## all tests, with those that make test leaves out for their time
-	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "slow or not slow" $(ARGS)
+test-slow: $(STAMP)  ## what CI runs behind make test: smoke runs, notebooks, Inductor, other processes
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "slow and not nightly" $(ARGS)
+
+test-all: $(STAMP)  ## all tests, with those that take minutes each
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
 
 lint: $(INSTALLED)  ## format check, lint, types
 	@status=0; \
@@ -183,7 +187,7 @@ mutation: $(STAMP)  ## mutants of a sample of modules against their tests (SECON
 jupyter: $(STAMP) browser  ## the widget in a headless JupyterLab and Notebook, with a kernel of their own (slow)
 	@[ -x $(VENV)-jupyter/bin/jupyter-notebook ] || { $(PY) -m venv $(VENV)-jupyter && \
 	    $(VENV)-jupyter/bin/pip install --disable-pip-version-check --quiet $(PIP_ARGS) "jupyterlab==4.6.6" "notebook==7.6.5" "anywidget==0.11.0"; }
-	@SYMSHAPE_JUPYTER=$(VENV)-jupyter/bin/jupyter $(PY) -m pytest -n0 -m slow tests/symshape/exploring/test_jupyter.py $(ARGS)
+	@SYMSHAPE_JUPYTER=$(VENV)-jupyter/bin/jupyter $(PY) -m pytest -n0 -m nightly tests/symshape/exploring/test_jupyter.py $(ARGS)
 
 notebooks: $(STAMP)  ## execute the notebooks and write their outputs back
 	@for notebook in notebooks/*.ipynb; do \

@@ -1,4 +1,4 @@
-"""Samples of large sets of cases: ``make test`` runs some of them, ``make test-all`` all."""
+"""Samples of large sets of cases, of which a quicker command runs some and a slower one all."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 
-def sampled(*axes: Iterable[Any], every: int) -> list[Any]:
-    """Return all combinations of the axes as parameters of a test; those outside the sample run with ``-m slow`` only.
+def sampled(*axes: Iterable[Any], every: int, others: pytest.MarkDecorator = pytest.mark.nightly) -> list[Any]:
+    """Return all combinations of the axes as parameters of a test; those outside the sample have the mark ``others``.
 
     The sample is each ``every``-th combination.  With several axes, a combination joins it if it is the first one with
     some value of an axis, so that each value of each axis is in the sample.
@@ -28,8 +28,6 @@ def sampled(*axes: Iterable[Any], every: int) -> list[Any]:
                 chosen[number] = True
                 there.update(enumerate(place))
     return [
-        pytest.param(
-            *(axis[part] for axis, part in zip(values, place, strict=True)), marks=[] if picked else [pytest.mark.slow]
-        )
+        pytest.param(*(axis[part] for axis, part in zip(values, place, strict=True)), marks=[] if picked else [others])
         for place, picked in zip(places, chosen, strict=True)
     ]

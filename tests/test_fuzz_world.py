@@ -97,6 +97,7 @@ def test_every_change_can_be_made(change: Line, monkeypatch: pytest.MonkeyPatch)
     assert torch.is_grad_enabled()
 
 
+@pytest.mark.slow
 def test_a_script_shows_the_difference() -> None:
     text = script(STATEFUL, "fullgraph")
     run = subprocess.run([sys.executable, "-c", text], cwd=REPOSITORY, capture_output=True, text=True, check=True)

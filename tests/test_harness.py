@@ -72,6 +72,7 @@ def test_a_label_never_seen_is_a_failure() -> None:
     assert not _fuzz(["--count", "1"], case=lambda rng: "proved", must_see=("unknown",)).failures
 
 
+@pytest.mark.slow
 def test_exit_status_of_fuzzers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     results = {
         "good": Outcome("good", cases=1),
@@ -111,6 +112,7 @@ run_fuzzer("odd", None, words[1:at] + words[at + 2:], case, count=1, smoke=1).wr
 """
 
 
+@pytest.mark.slow
 def test_processes_that_die_or_hang_are_told_by_their_cases(tmp_path: Path) -> None:
     script = tmp_path / "odd.py"
     script.write_text(_DIES_AND_HANGS)

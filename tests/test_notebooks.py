@@ -30,6 +30,7 @@ TIMED = {"03_one_graph_for_a_range", "04_what_will_it_cost"}
 """Notebooks that print times, which are others in each run."""
 
 
+@pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.parametrize("path", NOTEBOOKS)
 def test_executes(path: Path) -> None:

@@ -48,6 +48,7 @@ def build(copy: Path, mypyc: str, wanted: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", MYPYC)
 def test_what_cannot_be_compiled_is_told_and_runs(copy: Path, how: str) -> None:
     done = build(copy, MYPYC[how], "")
@@ -59,6 +60,7 @@ def test_what_cannot_be_compiled_is_told_and_runs(copy: Path, how: str) -> None:
     assert ran.stdout.split() == [str(copy / "guards" / "__init__.py"), "True", "False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", MYPYC)
 def test_asked_to_compile_it_fails(copy: Path, how: str) -> None:
     done = build(copy, MYPYC[how], "1")

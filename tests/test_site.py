@@ -70,6 +70,7 @@ def served() -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), WINDOWS)
 def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_page(
     page: Page, served: str, width: int, dark: bool
@@ -78,7 +79,7 @@ def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_page(
         _look(page, served, name, width, dark)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "dark"), WINDOWS)
 def test_axe_finds_nothing_serious_on_any_page(page: Page, served: str, width: int, dark: bool) -> None:
     for path in sorted(SITE.rglob("*.html")):
@@ -105,6 +106,7 @@ def test_pages_are_files_that_need_no_server(page: Page) -> None:
     assert page.requests() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "first"),
     [

@@ -43,6 +43,7 @@ def forks() -> Iterator[Forks]:
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.smoke
 @pytest.mark.parametrize(("kind", "name"), _cases())
 def test_smoke(kind: str, name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

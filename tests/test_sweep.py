@@ -14,6 +14,7 @@ from tests.sweep.__main__ import SMOKE, main
 from tests.sweep.library_programs import LibraryProgram, rows
 
 
+@pytest.mark.slow
 @pytest.mark.smoke
 def test_a_few(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
@@ -51,6 +52,7 @@ def test_a_library_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     assert counts == [0, 0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that differs from call to call stands for one that is compiled wrongly."""
     calls = iter(range(1000))

@@ -58,6 +58,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return install(tmp_path_factory.mktemp("wheel"), compiled="0")
 
 
+@pytest.mark.slow
 def test_every_file_of_the_packages_is_in_it(installed: Installed) -> None:
     left_out = {".so", ".pyd", ".pyc"}
     files = [each for name in PACKAGES for each in (REPOSITORY / name).rglob("*") if each.is_file()]
@@ -67,6 +68,7 @@ def test_every_file_of_the_packages_is_in_it(installed: Installed) -> None:
     assert installed.files - wanted == set()
 
 
+@pytest.mark.slow
 def test_first_steps_of_the_readme(installed: Installed, tmp_path: Path) -> None:
     code = "".join(each.code for each in blocks(README.read_text(encoding="utf-8"))[:1])
     (tmp_path / "first.py").write_text(f"{code}\nprint(traced.output_specs.sizes[0], symshape.__file__)\n")
@@ -77,6 +79,7 @@ def test_first_steps_of_the_readme(installed: Installed, tmp_path: Path) -> None
     assert installed.environment in Path(place).parents
 
 
+@pytest.mark.slow
 def test_commands_of_the_guides(installed: Installed, tmp_path: Path) -> None:
     pytest.importorskip("typer")
     (tmp_path / "my_model.py").write_text(
@@ -95,11 +98,13 @@ def test_commands_of_the_guides(installed: Installed, tmp_path: Path) -> None:
     assert "SYMSHAPE_NATIVE=0" in environment
 
 
+@pytest.mark.slow
 def test_help_of_every_command(installed: Installed, tmp_path: Path) -> None:
     pytest.importorskip("typer")
     installed.python(HELP, folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_report_in_a_browser(installed: Installed, tmp_path: Path) -> None:
     from tests.symshape.exploring.browser import windows
 
@@ -111,6 +116,7 @@ def test_a_report_in_a_browser(installed: Installed, tmp_path: Path) -> None:
     pages.close()
 
 
+@pytest.mark.slow
 def test_a_cell_of_a_notebook(installed: Installed, tmp_path: Path) -> None:
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
@@ -125,7 +131,7 @@ def test_a_cell_of_a_notebook(installed: Installed, tmp_path: Path) -> None:
     assert "s0*s1" in installed.python(code, folder=tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_guards_are_compiled_in_it(tmp_path: Path) -> None:
     """Where a C compiler is at hand; torch need not be."""
     pytest.importorskip("mypyc")
@@ -157,14 +163,14 @@ def compiling(installed: Installed, tmp_path_factory: pytest.TempPathFactory) ->
     return variables
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_extensions_are_compiled_on_first_use(installed: Installed, compiling: dict[str, str], tmp_path: Path) -> None:
     later = installed.run("python", "-c", COMPILE_ONE + SERVING, folder=tmp_path, variables=compiling)
     assert later.stdout.split()[3:] == ["True"] * len(EXTENSIONS), later.stderr
     assert later.stderr == ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_calls_are_as_fast_as_those_of_the_checkout(
     installed: Installed, compiling: dict[str, str], tmp_path: Path
 ) -> None:

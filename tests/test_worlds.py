@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,17 @@ from tests.worlds.known import DIFFERENT_BY_DEFAULT, KNOWN, Known
 from tests.worlds.ways import DEFAULT, OURS, STALE
 from tests.worlds.world import GOOD, Program, Verdict, Way, judge
 
-_SLOW = pytest.mark.slow
-_PARAMETERS = [pytest.param(each, id=name, marks=_SLOW if each.slow else ()) for name, each in PROGRAMS.items()]
+
+def _mark(number: int, program: Program) -> Any:
+    """Return when a program is run: ``make test`` takes each fourth of those that take no minutes."""
+    if program.slow:
+        return pytest.mark.nightly
+    return pytest.mark.slow if number % 4 else ()
+
+
+_PARAMETERS = [
+    pytest.param(each, id=name, marks=_mark(number, each)) for number, (name, each) in enumerate(PROGRAMS.items())
+]
 # Of the classes in which a stale answer is a wrong one: here it is not what is asked.
 _STALE_IS_RIGHT = {"state_dict_hook_is_no_reason_to_fail", "shape_of_a_library_module"}
 
@@ -45,6 +55,7 @@ def test_known_gaps_are_programs() -> None:
     assert all(KNOWN.get(name) != each for name, each in DIFFERENT_BY_DEFAULT.items())
 
 
+@pytest.mark.slow
 def test_stale_answers_are_convicted() -> None:
     """The judge and the programs find a way that answers what it answered first, wherever state changes."""
     changing = [each for each in PROGRAMS.values() if each.kind[:2] in ("1 ", "2 ")]
@@ -72,6 +83,7 @@ def test_a_program_that_kills_its_process_is_a_crash(monkeypatch: pytest.MonkeyP
     assert outcomes == {"ours": fine, "default": fine | {"b": "crash"}}
 
 
+@pytest.mark.slow
 def test_several_processes_find_what_one_does() -> None:
     names = [name for name, each in PROGRAMS.items() if not each.slow][::200]
     one = table.collected(["ours"], table.judged(names, ["ours"]))
@@ -80,6 +92,7 @@ def test_several_processes_find_what_one_does() -> None:
     assert f"| all | {len(names)} |" in text
 
 
+@pytest.mark.slow
 def test_the_plain_function_is_right() -> None:
     """Living through a world twice gives the same: what differs is the way's doing."""
     plain = Way("plain", lambda made: made.fn, refusals=())

@@ -19,6 +19,7 @@ def _window(row: Row) -> int:
     return 24 if len(names_in(row.question.query, *row.question.assume)) < 3 else 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", TOPICS)
 def test_every_row_is_true(topic: str) -> None:
     """`best` against Python's arithmetic, and against Z3 where that does not try everything."""

@@ -57,11 +57,12 @@ SOME = ("deciders", "domains", "facts", "sets/test_codegen.py", "terms/test_fold
 """Tests of what mypyc's integers, floats and classes may compute in another way; 70 s of a processor, interpreted."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SOURCES, reason="nothing is compiled here: all tests ran interpreted")
-@pytest.mark.parametrize("tested", [SOME, pytest.param(("",), marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("tested", [SOME, pytest.param(("",), marks=pytest.mark.nightly)], ids=["some", "all"])
 def test_sources_pass_the_same_tests(tested: tuple[str, ...]) -> None:
     tests = [f"tests/guards/{each}" for each in tested]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "guards", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not nightly", "guards", *tests]
     environment = {**os.environ, "SYMSHAPE_INTERPRETED": "1"}
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_ADDOPTS"):
         environment.pop(name, None)

@@ -34,6 +34,7 @@ QUESTIONS: dict[str, Callable[[int], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_twice_the_question_is_hardly_more_than_twice_the_work(name: str) -> None:
     ask = QUESTIONS[name]

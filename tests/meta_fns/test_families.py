@@ -65,6 +65,7 @@ def test_every_family_has_a_test() -> None:
     assert all((repository / place).is_file() for place in ELSEWHERE.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", OPINFOS)
 def test_family(family: str) -> None:
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 """Rules against eager on calls that op_db's samples make, and on variations of their sizes (0 and 1 among them).
 
-A sample of the OpInfos here; all of them with ``-m slow``, by ``python -m tests.meta_fns.opdb``, and by the fuzzer.
+A sample of the OpInfos here; all of them with ``-m nightly``, by ``python -m tests.meta_fns.opdb``, and by the fuzzer.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def check(calls: list[Call]) -> Counter[str]:
     return tally
 
 
+@pytest.mark.slow
 def test_recorded_calls(calls: list[Call]) -> None:
     tally = check(calls)
     assert tally["right"] > 500
@@ -83,7 +84,7 @@ def test_gaps_have_rules() -> None:
     assert all(meta_fns.has_rule(name) for name in there)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_recorded_call() -> None:
     tally = check(record())
     assert tally["right"] > 10_000

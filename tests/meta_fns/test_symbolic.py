@@ -1,6 +1,6 @@
 """Rules on symbols: right at the hints, and at other values wherever the guards that they left hold.
 
-A sample of op_db's calls here; all of them with ``-m slow``.
+A sample of op_db's calls here; all of them with ``-m nightly``.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def check(calls: list[Call], tries: int) -> Counter[str]:
     return tally
 
 
+@pytest.mark.slow
 def test_formulas_hold_where_the_guards_do() -> None:
     torch.set_num_threads(1)
     calls = [call for call in record(first=2, step=13, most=4) if dense(call)]
@@ -61,7 +62,7 @@ def dense(call: Call) -> bool:
     return all(x.layout is torch.strided for x in leaves if isinstance(x, torch.Tensor))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_recorded_call() -> None:
     torch.set_num_threads(1)
     tally = check([call for call in record(most=8) if dense(call)], 4)

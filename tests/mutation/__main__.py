@@ -97,7 +97,19 @@ class Workplace:
 
     def tests_pass(self, tests: Sequence[str], seconds: float) -> bool | None:
         """Whether the tests pass; None where they took longer than ``seconds``."""
-        command = [str(self.python), "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", *tests]
+        command = [
+            str(self.python),
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-n0",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "not nightly",
+            *tests,
+        ]
         told = {"SYMSHAPE_INTERPRETED": "1", "HYPOTHESIS_PROFILE": "ci", "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
             command,

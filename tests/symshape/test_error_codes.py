@@ -56,6 +56,7 @@ def _name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
+@pytest.mark.slow
 def test_every_raise_site_of_a_refusal_names_its_reason() -> None:
     assert {"EffectError", "ReadOtherwise", "UnsupportedError", "_TrackedError"} <= REFUSALS
     found = [
@@ -80,6 +81,7 @@ def test_a_site_without_a_reason_is_found(source: str, lines: list[int]) -> None
     assert nameless(source) == lines
 
 
+@pytest.mark.slow
 def test_every_reason_is_used() -> None:
     used = {
         node.attr

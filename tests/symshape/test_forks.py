@@ -15,6 +15,7 @@ if not hasattr(os, "fork"):
     pytest.skip("this system has no fork", allow_module_level=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "least"),
     [

@@ -37,17 +37,20 @@ def _run(code: str) -> str:
     return run.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["symshape", "guards", "meta_fns"])
 def test_an_import_loads_nothing_slow(name: str) -> None:
     assert _run(f"import sys, {name}\nprint([each for each in {SLOW} if each in sys.modules])") == "[]"
 
 
+@pytest.mark.slow
 def test_first_calls_load_nothing_slow_and_warm_calls_nothing_at_all() -> None:
     found = _run(f"{PROGRAM}\nprint([each for each in {SLOW} if each in set(sys.modules) - before])")
     assert found == "[]"
     assert _run(f"{PROGRAM}\nprint(sorted(set(sys.modules) - warm))") == "[]"
 
 
+@pytest.mark.slow
 def test_a_first_trace_imports_no_module_of_ours() -> None:
     """Time that the import saves is not paid by the first trace or the first compiled call."""
     ours = "[each for each in set(sys.modules) - at_first if each.split('.')[0] in ('symshape', 'guards', 'meta_fns')]"
@@ -67,6 +70,7 @@ def test_each_public_name_is_there(name: str) -> None:
     assert getattr(symshape, name) is found, "the second look-up finds the same object"
 
 
+@pytest.mark.slow
 def test_public_names_are_found_in_a_fresh_process() -> None:
     code = "import symshape\nprint([each for each in symshape.__all__ if not hasattr(symshape, each)])"
     assert _run(code) == "[]"
@@ -81,16 +85,19 @@ def test_there_is_no_other_name() -> None:
         symshape.exploer  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["enable", "disable"])
 def test_the_garbage_collector_is_left_as_it_was(how: str) -> None:
     assert _run(f"import gc\ngc.{how}()\nimport symshape\nprint(gc.isenabled())") == str(how == "enable")
 
 
+@pytest.mark.slow
 def test_the_garbage_collector_runs_after_an_import_that_failed() -> None:
     failing = "sys.modules['symshape.dims'] = None\ntry:\n    import symshape\nexcept ImportError:\n    pass"
     assert _run(f"import gc, sys\n{failing}\nprint(gc.isenabled())") == "True"
 
 
+@pytest.mark.slow
 def test_conditions_of_torch_are_asked_for() -> None:
     """Torch's functions for its own conditions are imported at the first question."""
     code = """

@@ -113,7 +113,7 @@ def growth(workload: str) -> tuple[float, int, int]:
     return after / before, terms_before, terms_after
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", ["gpt2, mask", "llama", "resnet"])
 def test_tracing_the_same_model_200_times(model: str) -> None:
     size, before, after = growth(TRACING.format(model=model))
@@ -121,21 +121,22 @@ def test_tracing_the_same_model_200_times(model: str) -> None:
     assert after <= 1.1 * before, f"terms: {before} after 20 traces, {after} after 200"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_asking_20000_different_questions() -> None:
     size, before, after = growth(ASKING)
     assert size <= 1.3, f"resident set: {size:.3f} times that after 4,000 questions"
     assert after <= 1.5 * before, f"terms: {before} after 4,000 questions, {after} after 20,000"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_evicting_thousands_of_entries() -> None:
     size, _, after = growth(COMPILING)
     assert size <= 1.1, f"resident set: {size:.3f} times that after 2,000 entries"
     assert after <= 30_000, f"{after} terms, more than bounded caches can hold on to"
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_compiled_functions_that_are_dropped_leave_nothing(count: int) -> None:
     size, before, after = growth(DROPPING.format(count=count))
     assert size <= 1.03, f"resident set: {size:.3f} times that after a quarter of {count} functions"

@@ -168,6 +168,7 @@ def test_model(name: str) -> None:
         assert not wrong_specs(traced, **case.arguments(*case.others[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama with a mask", "bert", "t5"])
 def test_batches_and_sequences_of_one_get_a_trace_of_their_own_where_the_program_asks(name: str) -> None:
     case = CASES[name]

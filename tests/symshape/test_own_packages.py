@@ -33,6 +33,7 @@ def install(folder: Path, name: str, source: str, distribution: str) -> None:
     (described / "RECORD").write_text(f"{name}/__init__.py,,\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["", "raise RuntimeError('no licence')", "import a_package_that_is_not_there"])
 def test_a_distribution_took_guards(tmp_path: Path, source: str) -> None:
     install(tmp_path, "guards", source, "guards")
@@ -83,5 +84,6 @@ def test_one_that_was_imported_before(tmp_path: Path) -> None:
     assert "cannot use its own package 'guards': a module without a file has the name" in said
 
 
+@pytest.mark.slow
 def test_our_own_are_no_others(tmp_path: Path) -> None:
     assert last_error(tmp_path) == ""

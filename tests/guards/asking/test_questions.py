@@ -89,6 +89,7 @@ def test_large_conjunctions_do_not_break_anything() -> None:
     assert ask(many, le(symbol("t0"), symbol("t5"))) is True
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(conditions(), st.sampled_from([(0, None), (1, None), (-3, 6), (None, None)]))
 def test_no_verdict_is_wrong(text: str, pair: tuple[int | None, int | None]) -> None:

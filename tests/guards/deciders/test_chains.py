@@ -51,6 +51,7 @@ def _formula(rng: random.Random) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_nothing_with_a_solution_is_refuted() -> None:
     rng = random.Random(20261122)
     refuted = solvable = 0

@@ -20,6 +20,7 @@ from tests.strategies import assumption, condition, range_of_symbol
 NAMES = ("x", "y", "z")
 
 
+@pytest.mark.slow
 def test_nothing_with_a_solution_is_refuted() -> None:
     rng = random.Random(44)
     refuted = kept = 0

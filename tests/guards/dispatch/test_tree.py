@@ -135,6 +135,7 @@ def test_random_sets_agree_with_a_scan() -> None:
             assert tree.lookup(values) == tree.scan(values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=ids)
 def test_thousand_entries(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     """Building entry by entry places each in few leaves, not in one of every other entry."""
@@ -173,6 +174,7 @@ class Counted(tuple[int, ...]):
     __hash__ = tuple.__hash__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=ids)
 def test_few_tests_for_each_look_up(family: Family) -> None:
     """The number of values read, which no noise of the machine changes, grows by no more than a little."""
@@ -185,6 +187,7 @@ def test_few_tests_for_each_look_up(family: Family) -> None:
         assert Counted.reads <= 24, index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_overlapping_boxes_agree_with_a_scan(seed: int) -> None:
     """Wide ranges that overlap, inserted and removed in between: many ways to be cut, one answer."""

@@ -37,6 +37,7 @@ def _shown(guards: GuardSet) -> set[int]:
     return shown(facts, range(len(conditions)), conditions, [], guards.ranges)
 
 
+@pytest.mark.slow
 def test_what_is_shown_to_be_needed_is_not_implied() -> None:
     rng = random.Random(12)
     found = 0

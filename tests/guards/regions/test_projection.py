@@ -75,6 +75,7 @@ def linear(rng: random.Random, names: list[str]) -> str:
     return f"{terms} {rng.choice(['<=', '>=', '==', '!='])} {rng.randint(-4, 20)}"
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 2**40))
 def test_linear_conditions_and_remainders(seed: int) -> None:

@@ -116,6 +116,7 @@ def test_facts_shorten_the_answer() -> None:
     assert solve("s >= 2", "s", Facts().assume(FALSE)) is FALSE
 
 
+@pytest.mark.slow
 def test_what_has_too_many_pieces_says_so() -> None:
     with pytest.raises(CannotSolve, match="no closed form for s is known"):
         solve("s * s % 997 < s % 991", "s")

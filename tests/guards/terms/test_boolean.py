@@ -37,6 +37,7 @@ def test_equal_terms_are_one_object(one: str, other: str) -> None:
     assert parse(one) is parse(other)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(conditions(), st.integers(-9, 9), st.integers(-9, 9), st.integers(-9, 9))
 def test_constructors_keep_the_value_of_conditions(text: str, a: int, b: int, c: int) -> None:

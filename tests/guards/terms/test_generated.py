@@ -30,6 +30,7 @@ def test_source_stays_as_long_as_the_function() -> None:
     assert linecache.getlines(filename) == []
 
 
+@pytest.mark.slow
 def test_a_function_that_dies_leaves_its_name_to_the_next() -> None:
     names = set()
     before = len(linecache.cache)

@@ -55,6 +55,7 @@ def test_names_are_replaced() -> None:
     assert text(parse("s0 + s1 > 2"), {"s0": "x.size(0)"}) == "x.size(0) + s1 > 2"
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(conditions() | integers())
 def test_text_reads_back_as_the_same_term(source: str) -> None:
@@ -65,6 +66,7 @@ def test_text_reads_back_as_the_same_term(source: str) -> None:
     assert parse(text(term)) is term
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(conditions(), st.integers(-9, 9), st.integers(-9, 9), st.integers(-9, 9))
 def test_generated_source_agrees_with_evaluation(source: str, a: int, b: int, c: int) -> None:

@@ -44,6 +44,7 @@ def shared(rng: random.Random, steps: int, *, partial: bool) -> Term:
     return parts[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partial", [False, True])
 def test_source_is_worth_what_the_term_is(partial: bool) -> None:
     rng = random.Random(3)

@@ -7,6 +7,8 @@ import pickle
 import random
 import threading
 
+import pytest
+
 from guards.asking.reading import parse
 from guards.terms import boolean
 from guards.terms.arithmetic import symbol
@@ -70,6 +72,7 @@ def test_shared_parts_do_not_blow_up() -> None:
     assert not_(not_(le(term, 1))) is le(term, 1)
 
 
+@pytest.mark.slow
 def test_terms_are_forgotten() -> None:
     def make() -> None:
         for number in range(20_000):

@@ -23,6 +23,7 @@ def calls() -> list[Call]:
     return record(first=2, step=STEP, most=6)
 
 
+@pytest.mark.slow
 def test_every_call_has_a_cost(calls: list[Call]) -> None:
     seen: Counter[str] = Counter()
     for call in calls:

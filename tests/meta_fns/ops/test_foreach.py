@@ -43,7 +43,7 @@ def test_a_sample_of_torchs_own() -> None:
     _judge(calls)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_of_torchs_own() -> None:
     calls = _calls(1, 0)
     assert len({call.op for call in calls}) >= 70

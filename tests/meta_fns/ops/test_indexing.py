@@ -69,6 +69,7 @@ def test_gather() -> None:
         check_call("aten.gather.default", tensor, dim, index_tensor(rng, sizes, dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masks", [False, True])
 def test_index(masks: bool) -> None:
     rng = random.Random(masks)

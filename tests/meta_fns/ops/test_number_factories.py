@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 
+import pytest
 import torch
 
 from tests.meta_fns.eager import check_call
 
 
+@pytest.mark.slow
 def test_arange() -> None:
     rng = random.Random(0)
     for _ in range(1500):

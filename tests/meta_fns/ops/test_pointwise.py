@@ -198,6 +198,7 @@ def test_every_pointwise_overload_has_a_rule() -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["relu", "neg", "mul", "add"])
 def test_layout_of_windows(name: str) -> None:
     """Elements that share memory: strides that are equal, or too small for their sizes, order by the sizes too."""

@@ -44,6 +44,7 @@ def test_dims_and_dtype(name: str) -> None:
         check_call(f"aten.{name}", tensor, some_dims(rng, tensor), rng.random() < 0.5, dtype=dtype, refusals=refusals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["all.dims", "any.dims", "amax.default", "amin.default"])
 def test_dims(name: str) -> None:
     for rng, tensor in cases(name, 500):
@@ -53,6 +54,7 @@ def test_dims(name: str) -> None:
         check_call(f"aten.{name}", tensor, dims, rng.random() < 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["all.dim", "any.dim", "max.dim", "min.dim", "argmax.default", "argmin.default", "prod.dim_int"]
 )

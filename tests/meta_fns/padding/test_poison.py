@@ -129,6 +129,7 @@ def _traced(case: Case) -> set[str]:
     return {str(node.op) for node in graph.nodes}
 
 
+@pytest.mark.slow
 def test_every_padding_rule_is_run() -> None:
     called = set().union(*map(_traced, EVERY))
     rules = {rule.overload for rule in registry.rules() if rule.padding is not None}

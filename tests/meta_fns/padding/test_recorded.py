@@ -1,4 +1,4 @@
-"""The poison harness on calls that op_db's samples make: a sample of them here, all of them with ``-m slow``."""
+"""The poison harness on calls that op_db's samples make: a sample of them here, all of them with ``-m nightly``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def check(first: int, step: int, most: int) -> int:
     return compared
 
 
+@pytest.mark.slow
 def test_a_sample_of_recorded_calls() -> None:
     assert check(first=4, step=23, most=3) > 30
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_recorded_calls() -> None:
     assert check(first=0, step=1, most=12) > 1500

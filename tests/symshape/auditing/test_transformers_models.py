@@ -76,12 +76,14 @@ def one(model: Any, side: str) -> symshape.PaddingAudit:
     return audit(model, arguments, {"input_ids": {1: "length"}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoders_with_padding_on_the_right(name: str) -> None:
     found = one(build(name, ENCODERS[name]), "right")
     assert found.proven, str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DECODERS)
 def test_decoders_with_padding_on_the_left(name: str) -> None:
     found = one(build(name, DECODERS[name]), "left")

@@ -148,6 +148,7 @@ def test_every_key_of_a_tensor_is_made_of_the_same_attributes() -> None:
         assert flatten_call(nothing, (one,), {}).keys != flatten_call(nothing, (other,), {}).keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_calls_with_one_exact_key_have_one_structure_and_one_tuple_of_integers(seed: int) -> None:
     """The three ways of reading a call agree: what the quick one takes for equal, the slow ones do too."""
@@ -217,6 +218,7 @@ CONTAINERS: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 def test_a_reading_is_the_calls_leaves_structure_and_integers() -> None:
     readings: dict[Any, Any] = {}
     for a, b in itertools.product(CONTAINERS, repeat=2):

@@ -139,6 +139,7 @@ def _classes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     constants._keys.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_classes")
 def test_equal_keys_mean_alike_constants() -> None:
     made = [make() for make in MAKE for _ in range(2)]
@@ -275,6 +276,7 @@ def test_objects_in_the_place_of_those_that_died() -> None:
     assert len(set(keys)) == 50
 
 
+@pytest.mark.slow
 def test_changes_between_calls_are_seen_as_in_eager() -> None:
     def fn(x: Any, one: Any, other: Any) -> Any:
         return x * one.a + other.b + (10 if one is other else 0)

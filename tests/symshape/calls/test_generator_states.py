@@ -60,7 +60,7 @@ def test_a_collector_that_was_off_stays_off() -> None:
         gc.enable()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_threads_that_seed_and_threads_that_read() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(_PROGRAM)], capture_output=True, text=True, check=False

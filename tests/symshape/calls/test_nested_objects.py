@@ -256,6 +256,7 @@ ON_DICTIONARY: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "seed"), sampled([Plain, Hashed, Slotted, Defined, _space], range(3), every=4))
 def test_changes_between_calls_are_seen(kind: Callable[..., Any], seed: int) -> None:
     rng = random.Random(seed)

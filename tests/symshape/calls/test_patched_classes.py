@@ -193,6 +193,7 @@ def _said(make: Make, patch: Callable[[Any], None], compiled: bool, fn: Any, mad
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "patch"), sampled(KINDS, PATCHES, every=3))
 def test_an_object_that_is_given(kind: str, patch: str) -> None:
     for name, fn in PROGRAMS.items():
@@ -200,6 +201,7 @@ def test_an_object_that_is_given(kind: str, patch: str) -> None:
         assert _said(*parts, True, fn, False) == _said(*parts, False, fn, False), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patch", PATCHES)
 def test_an_object_that_is_made(patch: str) -> None:
     for name, fn in PROGRAMS.items():

@@ -124,6 +124,7 @@ def test_a_call_reads_all_outputs_before_it_writes() -> None:
     assert owner == {"b": {"t": (6, "constant")}}
 
 
+@pytest.mark.slow
 def test_places_are_written_as_long_as_a_program_lives_that_writes_them() -> None:
     """Its owner may be gone with it, and the id be another's: parameters of a model, taken for what varies."""
 

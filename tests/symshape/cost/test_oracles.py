@@ -138,6 +138,7 @@ def test_flops_of_training(name: str) -> None:
         assert counted.at(**sizes_of(traced, call)).flops == theirs.get_total_flops() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_peak_memory_of_training(name: str) -> None:
     """Exactly what the graph's runner holds; and what the step holds in eager."""

@@ -30,6 +30,7 @@ def domain(*guards: str) -> Domain:
     return Domain("f", ["s", "t"], GuardSet.read(*guards, f"s <= {LIMIT}"), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", FORMULAS)
 def test_against_trying(texts: list[str]) -> None:
     rng = random.Random(str(texts))

@@ -18,7 +18,7 @@ import pytest
 from tests.discovery import REPOSITORY
 from tests.symshape.exploring.browser import Page, windows
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 CELL = """\
 import torch, symshape

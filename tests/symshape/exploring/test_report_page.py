@@ -52,6 +52,7 @@ def _dispatched(compiled: Compiled, values: tuple[int, ...]) -> int | None:
     return None if found is None else family.entries.index(found)
 
 
+@pytest.mark.slow
 def test_dispatches_as_the_tree_does(page: Page, saved: Path, compiled: Compiled) -> None:
     page.open(saved)
     rng = random.Random(5)
@@ -306,6 +307,7 @@ def test_hostile_texts_stay_text(page: Page, tmp_path: Path) -> None:
     assert "<img" not in static
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious(page: Page, saved: Path) -> None:
     for dark in (False, True):
         page.open(saved, dark=dark)

@@ -67,7 +67,7 @@ def _points(rng: random.Random, count: int) -> list[tuple[int, int, int]]:
     return [tuple(rng.choice((one, small))() for _ in "nmk") for _ in range(count)]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("count", [250, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [250, pytest.param(5000, marks=pytest.mark.nightly)])
 def test_equals_the_python_check(tmp_path: Path, count: int) -> None:
     assert len(SETS) == 20
     rng = random.Random(12)

@@ -80,6 +80,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # Dynamo reads it
 @pytest.mark.parametrize(("around", "way"), sampled(AROUND, WAYS, every=4))
 def test_training_with_accumulated_gradients(way: str, around: str) -> None:

@@ -17,6 +17,7 @@ from symshape.frontends.cli.demo import Settings, comparison, run_demo
 pytest.importorskip("transformers")
 
 
+@pytest.mark.slow
 def test_it_runs() -> None:
     console = Console(file=io.StringIO(), width=160)
     threads = torch.get_num_threads()
@@ -37,6 +38,7 @@ def test_it_runs() -> None:
         assert part in shown, f"{part!r} is missing in\n{shown}"
 
 
+@pytest.mark.slow
 def test_a_result_that_differs_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metering, "difference", lambda got, wanted: "made up")
     result = CliRunner().invoke(app, ["demo", "--model", "gpt2", "--requests", "2"])

@@ -187,6 +187,7 @@ def test_arguments_go_after_their_last_use(part: str) -> None:
     assert leaves == []
 
 
+@pytest.mark.slow
 def test_inductor_compiles_forward_and_backward() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5))

@@ -125,6 +125,7 @@ def test_the_report_counts_calls_whose_arguments_overlap() -> None:
 
 
 # -- decompositions in Python
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "scale"),
     sampled(["nearest", "nearest-exact", "bilinear", "bicubic", "area"], [1.3, (1.3, 1.5), (0.7, 2.0)], every=2),
@@ -144,6 +145,7 @@ def test_interpolation_under_gradients(mode: str, scale: Any, way: dict[str, Any
         torch.testing.assert_close(x.grad, y.grad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [F.hardshrink, F.softshrink, lambda x: F.dropout(x, 0.5), lambda x: F.batch_norm(x, None, None, training=True)],
@@ -284,6 +286,7 @@ def added_to_itself_by_index(x: Tensor) -> Tensor:
     return y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [

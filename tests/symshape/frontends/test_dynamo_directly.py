@@ -105,6 +105,7 @@ class Block(nn.Module):
         return x + F.dropout(self.up(y.squeeze(1)) * self.scale, 0.25, self.training)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fn",
     [

@@ -76,6 +76,7 @@ WRAPPED: dict[str, tuple[Callable[..., Any], Callable[[int], Any], str, set[str]
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRAPPED)
 def test_what_torch_wraps_has_the_users_names(name: str) -> None:
     fn, call, function, paths = WRAPPED[name]

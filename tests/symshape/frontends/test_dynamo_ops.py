@@ -109,6 +109,7 @@ WITHOUT_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # Dynamo does so itself
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")  # by the eager side
 @pytest.mark.parametrize("name", [*PROGRAMS, *WITHOUT_GRADIENTS])

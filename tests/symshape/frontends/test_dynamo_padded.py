@@ -95,6 +95,7 @@ SMALL: dict[str, tuple[Callable[[], nn.Module], Callable[[int, int], tuple[torch
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_inference(name: str) -> None:
     torch.manual_seed(0)
@@ -120,8 +121,9 @@ def test_inference(name: str) -> None:
     assert not copied & parameters, "parameters are read where they are"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llama", "resnet"))]
+    "name", ["bert", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("llama", "resnet"))]
 )
 def test_training(name: str) -> None:
     torch.manual_seed(0)
@@ -196,7 +198,7 @@ def test_capacities_satisfy_dynamos_guards() -> None:
                 assert bucket.made.padded.region.known(term)  # type: ignore[union-attr]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["bert", "llama", "resnet"])
 def test_real_architectures(name: str) -> None:
     (model,) = (each for each in MODELS if each.name == name)
@@ -210,7 +212,7 @@ def test_real_architectures(name: str) -> None:
     assert not any(runner.refusals for runner in runners()), symshape.backend_report()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["bert", "llama", "resnet", "gpt2", "encoder"])
 def test_real_architectures_in_training(name: str) -> None:
     (trained,) = (each for each in TRAINED if each.name == name)

@@ -83,6 +83,7 @@ def test_where_nothing_is_recorded_after_a_few_calls() -> None:
     assert told in str(symshape.backend_report())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"runner": "eager"}, {"fullgraph": True}, Options(plain_calls=False), Options(verify=0.2)],
@@ -92,10 +93,11 @@ def test_programs_serve_where_that_was_asked(options: Any) -> None:
     assert _fits(options) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trained",
     [
-        pytest.param(each, id=each.name, marks=() if each.name == "encoder" else pytest.mark.slow)
+        pytest.param(each, id=each.name, marks=() if each.name == "encoder" else pytest.mark.nightly)
         for each in TRAINED
         if each.name != "lstm"
     ],

@@ -53,12 +53,13 @@ def train(trained: Trained, steps: int, compared: int) -> None:
 QUICK = ("encoder", "lstm", "bert")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", [each for each in TRAINED if each.name in QUICK], ids=lambda each: each.name)
 def test_sixty_steps(trained: Trained) -> None:
     train(trained, 60, compared=15)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("trained", TRAINED, ids=lambda each: each.name)
 def test_five_hundred_steps(trained: Trained) -> None:
     train(trained, 500, compared=50)

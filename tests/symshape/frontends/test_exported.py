@@ -64,6 +64,7 @@ def _exported(fn: Callable[..., Any], *args: Tensor) -> nn.Module:
         return torch.export.export(Of(fn), args, dynamic_shapes={"args": tuple(sizes)}).module()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_program(name: str) -> None:
     module, plain = _exported(PROGRAMS[name], torch.rand(5, 4)), Of(PROGRAMS[name])

@@ -156,22 +156,25 @@ SMOKE = {
     ("whisper", "module", "dynamic", "greedy"),
 }
 CELLS = [
-    pytest.param(*cell, marks=() if cell in SMOKE else pytest.mark.slow, id="-".join(cell))
+    pytest.param(*cell, marks=() if cell in SMOKE else pytest.mark.nightly, id="-".join(cell))
     for cell in ((m, w, k, c) for m in MODELS for w in ("forward", "module") for k in CACHES for c in CHOICES)
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "way", "cache", "choice"), CELLS)
 def test_tokens_are_those_of_eager(name: str, way: str, cache: str, choice: str) -> None:
     check(name, way, cache, choice)
 
 
-@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("cache", ["dynamic", pytest.param("static", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("cache", ["dynamic", pytest.param("static", marks=pytest.mark.nightly)])
 def test_prompts_that_are_padded_on_the_left(name: str, cache: str) -> None:
     check(name, "module", cache, "greedy", padding=2)
 
 
+@pytest.mark.slow
 def test_buckets_of_a_cache_that_grows_beside_a_mask() -> None:
     """The mask is one longer than the cache: both go up together, two steps for each doubling."""
     plain = built("gpt2")
@@ -192,7 +195,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mixtral"])
 @pytest.mark.parametrize("other", OTHERS)
 def test_other_ways_to_choose(name: str, other: str) -> None:
@@ -206,7 +209,7 @@ def test_other_ways_to_choose(name: str, other: str) -> None:
     assert traces[-1] <= traces[0] + 1 <= 5  # one token or several, of each that is guessed or of a batch of one
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_assistant() -> None:
     plain, helper = built("llama"), built("llama")
     fast, fast_helper = (symshape.compile(copy.deepcopy(each)) for each in (plain, helper))
@@ -218,7 +221,7 @@ def test_an_assistant() -> None:
     assert fast.stats().fallbacks == fast_helper.stats().fallbacks == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "cache"), [("gpt2", "dynamic"), ("llama", "dynamic"), ("gpt2", "none"), ("gpt2", "static")]
 )
@@ -226,6 +229,7 @@ def test_the_backend(name: str, cache: str) -> None:
     check(name, "backend", cache, "greedy")
 
 
+@pytest.mark.slow
 def test_other_batches_and_a_window_that_fills() -> None:
     """A sliding window: programs for the prompt, while it fills, for the token that fills it, and when it is full."""
     torch.manual_seed(0)

@@ -107,6 +107,7 @@ def compared(step: Callable[..., Any], make: Callable[[], Trainer]) -> Any:
     return compiled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop])
 @pytest.mark.parametrize("step", [plain, mixed, clipped])
 def test_steps_are_eagers(step: Callable[..., Any], kind: type[Any]) -> None:
@@ -162,6 +163,7 @@ def apart(own: Trainer, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return first.detach()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
 @pytest.mark.parametrize("step", [of_two, unscaled_first, apart])
 def test_two_optimisers(step: Callable[..., Any], kind: type[Any]) -> None:

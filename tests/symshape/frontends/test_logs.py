@@ -113,6 +113,7 @@ def _run(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_variable_and_torch_s_structured_log(tmp_path: object) -> None:
     """What ``TORCH_TRACE`` collects is what tlparse reads: a line of JSON, its payload indented below."""
     done = _run(SYMSHAPE_LOGS="recompiles,json", TORCH_TRACE=str(tmp_path))
@@ -144,6 +145,7 @@ def test_where_nobody_collects_no_program_is_written_out(monkeypatch: pytest.Mon
     assert written == []
 
 
+@pytest.mark.slow
 def test_a_wrong_topic_in_the_variable_is_a_warning() -> None:
     done = _run(SYMSHAPE_LOGS="recompile")
     assert "there is no topic 'recompile'" in done.stderr

@@ -366,6 +366,7 @@ def _classes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(nesting_codegen, "class_version", compiled._unknown)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_classes")
 @pytest.mark.parametrize("seed", sampled(range(8), every=3))
 def test_changes_deep_in_objects_are_seen(seed: int) -> None:

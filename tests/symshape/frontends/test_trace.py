@@ -72,6 +72,7 @@ def test_keywords_and_positions_are_different_calls() -> None:
     assert not traced.check(R(3, 2), R(5, 2))
 
 
+@pytest.mark.slow
 def test_the_example_is_not_kept() -> None:
     import gc
     import weakref

@@ -44,6 +44,7 @@ def measured(module: torch.nn.Module, call: dict[str, torch.Tensor], optimizer: 
     return seen.peak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "accumulated"), [("gpt2", False), ("vit", True), ("lstm", False), ("lstm", True)])
 def test_peak_of_a_step(name: str, accumulated: bool) -> None:
     """Within 10% of what eager holds, at five sizes, for each optimizer."""

@@ -231,6 +231,7 @@ _INSIDE: dict[str, tuple[Callable[[Any], Any], int]] = {
 """Each schedule, with the programs that it may make: one for each way, two while it is learnt what varies."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _INSIDE)
 def test_schedules_inside_the_step(name: str) -> None:
     schedule, most = _INSIDE[name]

@@ -64,6 +64,7 @@ def _warm(depth: int, run: bool = False) -> Any:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.version_info >= (3, 13) and compiled.VERSIONS is None, reason="objects' attributes are told of to nobody"
 )
@@ -80,6 +81,7 @@ def test_a_warm_call_of_a_module_takes_as_many_calls_however_deep_it_is() -> Non
     assert counted[0].total() <= 24, counted[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.version_info >= (3, 13) and compiled.VERSIONS is None, reason="objects' attributes are told of to nobody"
 )
@@ -94,6 +96,7 @@ def test_a_call_of_new_sizes_takes_few_calls() -> None:
     assert counted.total() <= 100, counted
 
 
+@pytest.mark.slow
 def test_a_float_that_varies_makes_no_tensor() -> None:
     compiled = symshape.compile(lambda x, a: x * a)
     plain = symshape.compile(lambda x: x * 2)
@@ -117,6 +120,7 @@ class Batch:
     times: int
 
 
+@pytest.mark.slow
 def test_an_object_of_tensors_takes_hardly_more_calls_than_flat_arguments() -> None:
     flat = symshape.compile(lambda x, y, mask, heads, times: x * heads + y * mask * times)
     whole = symshape.compile(lambda b: b.x * b.heads + b.y * b.mask * b.times)
@@ -130,6 +134,7 @@ def test_an_object_of_tensors_takes_hardly_more_calls_than_flat_arguments() -> N
     assert whole.stats().traces == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.version_info >= (3, 13) and compiled.VERSIONS is None, reason="objects' attributes are told of to nobody"
 )

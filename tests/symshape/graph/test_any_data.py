@@ -85,12 +85,13 @@ def test_each_name_is_that_of_an_op() -> None:
     assert not [name for name in _TAKES_ANY_DATA if not any(hasattr(s, n) for s in spaces for n in (name, f"{name}_"))]
 
 
+@pytest.mark.slow
 def test_some_ops() -> None:
     torch.set_num_threads(1)
     assert check(1, 12) > 30
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_ops() -> None:
     torch.set_num_threads(1)
     assert check(0, 1) > 400

@@ -33,6 +33,7 @@ def _train(model: nn.Module, optimizer: torch.optim.Optimizer, call: dict[str, t
     return loss.detach()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", [each for each in TRAINED if each.name != "lstm"], ids=lambda each: each.name)
 def test_a_step_of_training_records_nothing(trained: Trained) -> None:
     theirs, ours = (trained.build() for _ in range(2))

@@ -36,6 +36,7 @@ def test_values_are_let_go() -> None:
     assert text.count("del ") >= 2
 
 
+@pytest.mark.slow
 def test_memory_of_intermediates_is_free_before_the_end() -> None:
     alive: list[int] = []
     refs: list[Any] = []
@@ -73,6 +74,7 @@ def test_a_traceback_shows_the_generated_line() -> None:
     assert "op" in text
 
 
+@pytest.mark.slow
 def test_generated_sources_of_dead_programs_leave_the_line_cache() -> None:
     def sources() -> set[str]:
         gc.collect()

@@ -107,6 +107,7 @@ def report(folder: Path) -> dict[str, Any]:
     return json.loads(found[0].read_text())  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 @needs_compiled
 def test_one_process_builds_and_later_ones_use_it(run: Run, tmp_path: Path) -> None:
     first = run(COPYING, PROGRAM)
@@ -126,6 +127,7 @@ def test_one_process_builds_and_later_ones_use_it(run: Run, tmp_path: Path) -> N
     assert run(COPYING).stdout.split() == ["3"], "a file that a group may write is not loaded"
 
 
+@pytest.mark.slow
 def test_a_compiler_that_refuses_is_asked_once(run: Run, tmp_path: Path) -> None:
     run(REFUSING)
     found = report(tmp_path)
@@ -145,6 +147,7 @@ def test_a_compiler_that_refuses_is_asked_once(run: Run, tmp_path: Path) -> None
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_without_a_compiler_python_serves_and_says_so_once(run: Run) -> None:
     ran = run("/nowhere/c++")
     assert ran.stdout.split() == ["0"]
@@ -155,6 +158,7 @@ def test_without_a_compiler_python_serves_and_says_so_once(run: Run) -> None:
         assert run("/nowhere/c++", SYMSHAPE_NATIVE=mode).stderr == ""
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ran = run(REFUSING, SYMSHAPE_NATIVE_CACHE=str(tmp_path / "file" / "cache"))
@@ -209,6 +213,7 @@ def test_what_cannot_be_imported_is_not_kept(tmp_path: Path) -> None:
     assert "ended with status" in json.loads((folder / cache.REPORT).read_text())["errors"]["one"]
 
 
+@pytest.mark.slow
 def test_a_real_compiler_builds_the_one_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
     try:

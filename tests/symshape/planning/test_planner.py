@@ -94,6 +94,7 @@ def test_two_sizes_against_all_plans() -> None:
     assert best_found >= 20
 
 
+@pytest.mark.slow
 def test_hundred_thousand_calls_are_planned_quickly() -> None:
     for traffic in (lognormal(100_000), heavy_tail(100_000)):
         start = time.process_time()

@@ -159,6 +159,7 @@ def test_states_and_structures_in_turn_find_their_entries() -> None:
     assert len(f._cache.branches) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [Options(), Options(max_entries=2, memo_size=2, free_traces=None)])
 @pytest.mark.parametrize("dynamic", [None, True, False])
 def test_threads(options: Options, dynamic: bool | None) -> None:

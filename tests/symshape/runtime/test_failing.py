@@ -151,6 +151,7 @@ def _differences(write: str, error: str, fullgraph: bool, calls: tuple[tuple[int
             yield f"call {number}, n = {n}, {'bad' if bad else 'good'}: {got}, not {expected}"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::symshape.FallbackWarning")
 @pytest.mark.parametrize("error", ERRORS)
 def test_what_eager_leaves(error: str) -> None:

@@ -77,6 +77,7 @@ def _world() -> Any:
     return SimpleNamespace(n=0, kept=[], b=torch.zeros(3), mean=torch.zeros(3), var=torch.ones(3), base=base[1:4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "runner"), [*((each, "eager") for each in PROGRAMS), *IN_KERNELS])
 def test_what_eager_leaves(program: Program, runner: str) -> None:
     ours, eager = _world(), _world()

@@ -120,7 +120,7 @@ def test_another_process_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(reasons) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_gradients_of_another_process_compile_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[str]
 ) -> None:
@@ -171,6 +171,7 @@ class _Rows(torch.nn.Module):
         return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["inductor", "background"])
 def test_padded_programs_of_another_process_compile_nothing(
     kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reasons: list[str]

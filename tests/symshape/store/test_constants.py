@@ -33,6 +33,7 @@ def _shown(value: Any) -> str:
     return repr(value)
 
 
+@pytest.mark.slow
 @given(_VALUES)
 def test_there_and_back(value: Any) -> None:
     assert _shown(from_json(json.loads(json.dumps(to_json(value))))) == _shown(value)

@@ -229,11 +229,12 @@ def test_killed_writers_leave_whole_files(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*/.*"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_hundred_killed_writers(tmp_path: Path) -> None:
     assert kill_writers(tmp_path, 200, 1) > 0
 
 
+@pytest.mark.slow
 def test_eight_writers_at_once(tmp_path: Path) -> None:
     writers = [_writer(tmp_path, f"{i % 4}-", 30) for i in range(8)]  # two and two write the same
     for each in writers:

@@ -250,6 +250,7 @@ def forked(store):
 """
 
 
+@pytest.mark.slow
 def test_processes(tmp_path: Path) -> None:
     """A process of another file, with other lines, loads, as does one that it forks."""
     for folder, remarks in (("here", 0), ("there", 7)):

@@ -45,6 +45,7 @@ def store(traced: Path, tmp_path: Path) -> Path:
     return shutil.copytree(traced, tmp_path / "store")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_second_run_of_the_same_ranks_traces_nothing(store: Path) -> None:
     for rank in _ranks(store, "same"):
@@ -52,6 +53,7 @@ def test_a_second_run_of_the_same_ranks_traces_nothing(store: Path) -> None:
         assert all(each == [0, 1, ""] for each in rank.values()), rank
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["more", "order", "mesh"])
 def test_ranks_with_other_groups_trace_their_own(store: Path, layout: str) -> None:
     """Results are right in any case; a mesh of another shape concerns only programs that read it."""

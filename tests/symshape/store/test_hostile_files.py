@@ -103,6 +103,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return commands
 
 
+@pytest.mark.slow
 def test_every_text_of_an_entry_is_shown_escaped(content: tuple[str, bytes], tmp_path: Path, run: Run) -> None:
     address, whole = content
     shown = 0
@@ -114,6 +115,7 @@ def test_every_text_of_an_entry_is_shown_escaped(content: tuple[str, bytes], tmp
     assert shown > 10
 
 
+@pytest.mark.slow
 def test_no_part_of_an_entry_is_believed_to_be_of_a_type(content: tuple[str, bytes], tmp_path: Path, run: Run) -> None:
     address, whole = content
     rng = random.Random(0)

@@ -62,9 +62,10 @@ def _whole(fn: Any, model: Any) -> None:
 _LOST = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """An interrupt in what runs when an object dies is told and lost, in Python."""
 _SOME = (1, 3, 4, 6, 7)
-_ALL = pytest.param(range(1, 301), marks=pytest.mark.slow, id="all")
+_ALL = pytest.param(range(1, 301), marks=pytest.mark.nightly, id="all")
 
 
+@pytest.mark.slow
 @_LOST
 @pytest.mark.parametrize("parts", [pytest.param(_SOME, id="some"), _ALL])
 @pytest.mark.parametrize("what", ["trace", "load"])
@@ -98,6 +99,7 @@ def test_an_interrupt_at_any_moment(what: str, parts: Sequence[int], tmp_path: P
     assert interrupted > len(parts) // 2
 
 
+@pytest.mark.slow
 @_LOST
 @pytest.mark.parametrize("parts", [pytest.param((2, 4, 6), id="some"), _ALL])
 def test_the_world_is_as_it_was(parts: Sequence[int]) -> None:

@@ -107,6 +107,7 @@ def test_a_late_rank_is_waited_for() -> None:
     assert [each[0] for each in _together(2, late)] == [(1, 0), (0, 1)]
 
 
+@pytest.mark.slow
 def test_a_warm_call_does_no_more_than_without_ranks() -> None:
     """Counted: nothing asks the group's store, and not one function of Python or C more is called."""
     board, x = _Asked(), torch.ones(3, 4)
@@ -272,7 +273,7 @@ def test_without_a_process_group() -> None:
         compiled(lambda x: x, Ranks())(torch.ones(2))  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize(
     ("scenario", "error"),

@@ -137,20 +137,23 @@ def _run(program: str, *args: str) -> str:
     return run.stdout + run.stderr
 
 
+@pytest.mark.slow
 def test_an_unknown_torch_that_lacks_nothing_is_used() -> None:
     assert not _run("works(None)")
 
 
+@pytest.mark.slow
 def test_calls_run_eagerly_where_a_part_is_missing() -> None:
     assert not _run(EACH, *FEW)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_part_may_be_missing() -> None:
     assert len(NEEDED) > 40
     assert not _run(EACH, *NEEDED)
 
 
+@pytest.mark.slow
 def test_graphs_of_dynamo_run_eagerly_where_a_part_is_missing() -> None:
     assert not _run(
         """

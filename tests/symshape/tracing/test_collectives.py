@@ -80,7 +80,7 @@ def test_data_parallel_is_refused_where_it_exchanges_gradients() -> None:
     assert symshape.compiled_of(inside.module).stats().traces == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [2, 4])
 def test_ranks_on_gloo(size: int) -> None:
     """Every rank's results, with uneven sizes too, and gradients with DistributedDataParallel, are those of eager."""

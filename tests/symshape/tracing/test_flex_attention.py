@@ -70,6 +70,7 @@ def laid_out_otherwise(q: Tensor) -> Any:
 PROGRAMS = [plain, with_scores, with_a_table, causal, documents, grouped, with_sums, laid_out_otherwise]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "dtype"), [*((fn, torch.float32) for fn in PROGRAMS), (causal, torch.bfloat16), (grouped, torch.bfloat16)]
 )

@@ -91,6 +91,7 @@ def test_a_program_does_not_have_the_collector_look_at_everything() -> None:
     assert _full_collections() == before
 
 
+@pytest.mark.slow
 def test_only_so_many_become_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that is dropped is found again by the collector's own rule."""
     frozen: list[int] = []

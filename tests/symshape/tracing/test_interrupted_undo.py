@@ -88,7 +88,8 @@ def _interrupted(numbers: Sequence[int], trace: int) -> OpcodeInterrupt:
     return interrupt
 
 
-@pytest.mark.parametrize("parts", [10, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [10, pytest.param(400, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("trace", [1, 2], ids=["first trace", "trace with variables"])
 @pytest.mark.parametrize("gaps", [(), (40,), (700, 3)], ids=["one", "two", "three"])
 def test_writes_are_undone(gaps: tuple[int, ...], trace: int, parts: int) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import symshape
+from tests.sampling import sampled
 
 Wrapped = Callable[..., Any]
 Program = Callable[..., Any]
@@ -244,8 +245,7 @@ def _compare(wrapped: str, program: str, size: int | None, steps: list[Step], ty
         assert repr(one) == repr(other), (number, steps[: number + 1])
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize(("wrapped", "program"), sampled(WRAPPED, PROGRAMS, every=4, others=pytest.mark.slow))
 def test_everything_is_as_in_eager(wrapped: str, program: str) -> None:
     rng = random.Random(f"{wrapped} {program}")
     start = [(n, "", 1, "") for n in rng.choice(((3, 4, 5, 3), (5, 1, 2), ()))]

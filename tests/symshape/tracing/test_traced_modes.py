@@ -242,6 +242,7 @@ assert compiled.stats().fallbacks == 0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inside", "caught", "caught_all", "step"])
 def test_a_fresh_process(name: str) -> None:
     """Programs that need Dynamo begin again when it is there; others never load it."""

@@ -74,6 +74,7 @@ def _check(compiled: Any, model: nn.Module, batch: int, length: int) -> None:
     assert off <= 2 * eager_off + 1e-3, (batch, length, off, eager_off)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["eager", "inductor"])
 def test_values_are_eagers_in_every_bucket(kernels: Any) -> None:
     torch.manual_seed(0)

@@ -72,6 +72,7 @@ def _program(seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
     return fn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", range(4))
 def test_settled_programs_cannot_tell(piece: int) -> None:
     settled = told = 0

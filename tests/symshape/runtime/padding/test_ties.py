@@ -272,6 +272,7 @@ def test_what_a_result_can_tell_is_not(fn: Callable[..., Any]) -> None:
     assert any(told), "harmless after all: is it to be settled?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [positions, experts], ids=lambda fn: fn.__name__)
 def test_graphs_that_were_looked_at_go_when_nobody_holds_them(fn: Callable[..., Any]) -> None:
     graph = _traced(fn)

@@ -194,6 +194,7 @@ EXACT: dict[str, set[str]] = (
 """With torch 2.11, C++ does not ask whether the batch is 1, and no guard tells the planner how its rows are made up."""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("planned_both_ways")
 @pytest.mark.parametrize("whole", MODELS, ids=lambda each: each.name)
 def test_every_size_is_padded(whole: Whole) -> None:

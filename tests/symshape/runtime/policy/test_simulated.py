@@ -66,6 +66,7 @@ def _without_sharing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SizeOffers, "_shared", lambda self, sizes, own, exact: [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken", [_without_a_price, _without_the_promise, _without_credit, _without_nesting, _without_sharing]
 )

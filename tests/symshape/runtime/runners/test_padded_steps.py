@@ -43,6 +43,7 @@ def _poisoned(compiled: Any, number: int) -> None:
                     poison(buffer, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "model", "detach"), sampled(OPTIMIZERS, ["gpt2", "encoder"], [True, False], every=5))
 def test_steps_of_training(model: str, name: str, detach: bool) -> None:
     (trained,) = (each for each in TRAINED if each.name == model)

@@ -144,6 +144,7 @@ def test_dtypes(fn: Callable[..., Any], dtype: torch.dtype) -> None:
         assert_alike(fn(Plain, x, y), fast(Real, x, y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [branch, branches_in_branches, loop, rows, rows_of_trees, levels])
 def test_as_torchs_own_operators(fn: Callable[..., Any]) -> None:
     """Plain Python is what torch's operators do; which results require gradients is theirs to say."""

@@ -170,6 +170,7 @@ def test_a_program_that_fails_in_a_capture(device: Device, draws: bool) -> None:
         record(fails, CUDA, GraphPool(), draws=draws)
 
 
+@pytest.mark.slow
 def test_memory_that_is_short_is_asked_for_twice(device: Device) -> None:
     asked = list[int]()
 

@@ -293,6 +293,7 @@ def test_merged_results(served: list[bool]) -> None:
     was_served(served, 40)
 
 
+@pytest.mark.slow
 def test_merged_inputs(served: list[bool]) -> None:
     """A backward is handed the rows that its forward merged."""
     torch._dynamo.reset()
@@ -331,6 +332,7 @@ def test_borrowed_results_are_pythons(served: list[bool]) -> None:
     assert not any(served)
 
 
+@pytest.mark.slow
 def test_a_bucket_that_left_dies(served: list[bool]) -> None:
     mine = compiled(lambda x: x.softmax(0))
     check(mine, lambda x: x.softmax(0), *((torch.randn(n),) for n in (5, 6, 5)))

@@ -67,6 +67,7 @@ def _asked(process: CompileProcess, op: Any = torch.ops.aten.neg.default) -> Wai
     return waiter
 
 
+@pytest.mark.slow
 def test_code_for_other_sizes(made: Any) -> None:
     process = made()
     answers = [_asked(process, op).wait() for op in (torch.ops.aten.neg.default, torch.ops.aten.abs.default)]
@@ -80,11 +81,13 @@ def test_code_for_other_sizes(made: Any) -> None:
             torch.testing.assert_close(code(x)[0], expected(x))
 
 
+@pytest.mark.slow
 def test_a_compiler_that_fails_says_why(made: Any) -> None:
     process = made(WORKER + "compile_worker.Conditions.restored = lambda _: 1 / 0\ncompile_worker.main()")
     assert "ZeroDivisionError" in _asked(process).wait().reason
 
 
+@pytest.mark.slow
 def test_flags_that_cannot_be_set_there(made: Any) -> None:
     process = made(WORKER + "compile_worker.Conditions.restored = lambda _: False\ncompile_worker.main()")
     assert "flags" in _asked(process).wait().reason
@@ -118,6 +121,7 @@ def test_one_that_is_killed_in_the_middle(made: Any) -> None:
     assert "ended with code -9" in waiter.wait().reason
 
 
+@pytest.mark.slow
 def test_it_ends_when_there_is_nothing_to_do(made: Any) -> None:
     process = made(WORKER + "compile_worker.IDLE = .2\ncompile_worker.main()")
     assert not _asked(process).wait().reason
@@ -128,6 +132,7 @@ def test_it_ends_when_there_is_nothing_to_do(made: Any) -> None:
     assert not _asked(process).wait().reason, "another one is started"
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_process_that_started_it(made: Any) -> None:
     process = made(WORKER + "import time\ncompile_worker.answer = lambda *_: time.sleep(600)\ncompile_worker.main()")
     _asked(process)

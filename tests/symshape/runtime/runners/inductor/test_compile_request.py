@@ -45,6 +45,7 @@ def test_there_and_back() -> None:
     assert (stand_in.shape, stand_in.stride(), stand_in.dtype) == ((4, 3), (3, 1), torch.float32)
 
 
+@pytest.mark.slow
 def test_the_other_process_assumes_the_same() -> None:
     given = [Given(torch.randn(4, 3), ("v0", "v1"), (True, False)), Given(7, ("v2",), (True,))]
     here = Request(_module(_build), given, {})

@@ -60,6 +60,7 @@ def _runner(compiled: Any) -> PaddedRunner:
     return entry.runner
 
 
+@pytest.mark.slow
 def test_one_compilation_serves_all_buckets(seen: list[events.Event]) -> None:
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="inductor"))
@@ -102,6 +103,7 @@ def test_a_program_without_a_common_form_says_so(seen: list[events.Event], monke
     assert "no form in common" in symshape.compiled_of(compiled).report()
 
 
+@pytest.mark.slow
 def test_calls_that_wait_for_no_compiler(seen: list[events.Event]) -> None:
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="auto"))
@@ -159,6 +161,7 @@ def _ranked(monkeypatch: pytest.MonkeyPatch, slower: str) -> None:
     monkeypatch.setattr(module_of_bucket, "measured", timed)
 
 
+@pytest.mark.slow
 def test_compiled_beside_calls(seen: list[events.Event], monkeypatch: pytest.MonkeyPatch) -> None:
     _ranked(monkeypatch, slower="inductor")  # else three buckets of one mind would spare the others their timing
     model = Small()
@@ -246,6 +249,7 @@ class Refusing:
         told(self.answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("process", "said"),
     [
@@ -331,6 +335,7 @@ def test_the_child_of_a_fork_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert kernels.pending
 
 
+@pytest.mark.slow
 def test_what_left_takes_nothing_in(seen: list[events.Event]) -> None:
     model = Small()
     compiled = symshape.compile(model, dynamic=True, runner="padded", options=Options(kernels="background"))

@@ -25,6 +25,7 @@ def artefacts(f: Any) -> list[int]:
     return [len(entry.runner.artefacts) for entry in f.entries if entry.runner_name == "inductor"]
 
 
+@pytest.mark.slow
 def test_values_at_many_sizes_from_few_artefacts(reasons: list[str]) -> None:
     linear = nn.Linear(4, 5)
 
@@ -41,6 +42,7 @@ def test_values_at_many_sizes_from_few_artefacts(reasons: list[str]) -> None:
     assert artefacts(f)[0] <= 2
 
 
+@pytest.mark.slow
 def test_sizes_zero_and_one() -> None:
     f = symshape.compile(lambda x: x.softmax(0) + x.sum(), runner="inductor")
     for size in (8, 1, 2, 0):
@@ -48,6 +50,7 @@ def test_sizes_zero_and_one() -> None:
         torch.testing.assert_close(f(x), x.softmax(0) + x.sum())
 
 
+@pytest.mark.slow
 def test_mutated_inputs_views_and_kept_inputs() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x.add_(y)
@@ -65,6 +68,7 @@ def test_mutated_inputs_views_and_kept_inputs() -> None:
         assert ours[3].data_ptr() == y.data_ptr()
 
 
+@pytest.mark.slow
 def test_training() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
@@ -79,6 +83,7 @@ def test_training() -> None:
         torch.testing.assert_close(mine, parameter.grad)
 
 
+@pytest.mark.slow
 def test_buffers_that_are_written() -> None:
     """Torch's own pass stumbles over BatchNorm's n / (n - 1) for symbolic n (2.13): then the program runs op by op."""
     model, twin = nn.BatchNorm1d(3), nn.BatchNorm1d(3)

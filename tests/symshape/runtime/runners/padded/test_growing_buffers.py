@@ -380,13 +380,14 @@ def test_a_cache_that_is_written_to_is_not_appended_to() -> None:
     assert not any(bucket.memory.extra for bucket in buckets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fused", "faster"),
     [
         ("in Python", "eager"),
         ("in C++", "inductor"),
-        pytest.param("in Python", "inductor", marks=pytest.mark.slow),
-        pytest.param("in C++", "eager", marks=pytest.mark.slow),
+        pytest.param("in Python", "inductor", marks=pytest.mark.nightly),
+        pytest.param("in C++", "eager", marks=pytest.mark.nightly),
     ],
     indirect=["fused"],
 )

@@ -448,6 +448,7 @@ def test_an_index_that_eager_refuses_is_refused() -> None:
 REAL = ("gpt2", "llama", "llama, mask", "bert", "vit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [each for each in MODELS if each.name in REAL], ids=lambda model: model.name)
 def test_real_architectures(model: Model) -> None:
     pytest.importorskip("transformers")

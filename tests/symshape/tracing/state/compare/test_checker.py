@@ -418,6 +418,7 @@ def test_modes_that_alternate_are_compared_and_not_watched() -> None:
     assert calls_until_watched(check) < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("watched", [True, False])
 def test_what_is_dropped_dies(watched: bool) -> None:
     module, places = model()
@@ -435,6 +436,7 @@ def test_what_is_dropped_dies(watched: bool) -> None:
     assert [each() for each in gone] == [None] * len(gone)
 
 
+@pytest.mark.slow
 def test_objects_that_die_under_the_watch_are_no_danger() -> None:
     for _ in range(5):
         module, places = model(40)
@@ -450,6 +452,7 @@ def test_objects_that_die_under_the_watch_are_no_danger() -> None:
         assert not check()
 
 
+@pytest.mark.slow
 def test_threads_never_see_a_stale_answer() -> None:
     """One thread changes the state in turns; a yes in a turn that is wholly changed would be stale."""
     module, places = model(30)

@@ -34,6 +34,7 @@ def _noted(how: str) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 @needs_compiled
 def test_the_same_is_noted_in_python_and_in_c() -> None:
     in_python, in_c = _noted("python"), _noted("compiled")
@@ -57,6 +58,7 @@ def test_set_up_with_something_else_is_an_error(wrong: dict[str, Any]) -> None:
     assert [each.value for each in recorder.places] == [MISSING]
 
 
+@pytest.mark.slow
 @needs_compiled
 def test_before_it_is_set_up_nothing_runs() -> None:
     program = (

@@ -78,6 +78,7 @@ def test_seen(name: str) -> None:
     assert {key: str(value) for key, value in KEPT.items()} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scan", "while_loop", "cond"])
 def test_a_branch_as_the_first_thing_of_a_process(name: str) -> None:
     found = subprocess.run([sys.executable, "-c", FIRST, name], capture_output=True, text=True, check=False)
