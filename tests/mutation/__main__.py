@@ -97,19 +97,8 @@ class Workplace:
 
     def tests_pass(self, tests: Sequence[str], seconds: float) -> bool | None:
         """Whether the tests pass; None where they took longer than ``seconds``."""
-        command = [
-            str(self.python),
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "-n0",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "not nightly",
-            *tests,
-        ]
+        flags = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-m", "not nightly"]
+        command = [str(self.python), "-m", "pytest", *flags, *tests]
         told = {"SYMSHAPE_INTERPRETED": "1", "HYPOTHESIS_PROFILE": "ci", "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
             command,
